@@ -25,7 +25,6 @@ from torch import Tensor
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.prior import Prior
-from sureshot.inference.diagnostics import effective_sample_size, split_r_hat
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.inference.one_vs_each.structure import Factorisation
@@ -35,6 +34,7 @@ from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
 from sureshot.likelihoods.sites import ConjugateLikelihood
+from tests.oracles.diagnostics import effective_sample_size, split_r_hat
 
 F64 = torch.float64
 

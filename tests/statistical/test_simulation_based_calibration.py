@@ -25,7 +25,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from sureshot.inference.diagnostics import effective_sample_size
+from tests.oracles.diagnostics import effective_sample_size
 
 F64 = torch.float64
 N_DRAWS = 15  # L

@@ -8,9 +8,8 @@ The class probabilities are those of each chain's Gaussian, averaged over chains
 Gaussian.
 
 Chains are the leading dimension, before tasks; they start independently from the prior, which is broad enough
-for split R-hat to notice chains that have not mixed. `sureshot.inference.diagnostics` judges a run kept with
-``keep="all"``. The one-vs-each likelihood couples the classes and has its own sampler,
-`sureshot.inference.one_vs_each.gibbs`.
+for split R-hat to notice chains that have not mixed. The one-vs-each likelihood couples the classes and has its own
+sampler, `sureshot.inference.one_vs_each.gibbs`.
 
 References: Polson, Scott & Windle 2013, Bayesian inference for logistic models using Polya-Gamma latent
 variables; Wilson et al. 2020, Efficiently sampling functions from Gaussian process posteriors (Matheron's
