@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.joint_one_vs_each import fit_joint_one_vs_each
+from experiments.pairwise import latents_to_pairs, pairwise_differences
+from experiments.softmax_laplace import softmax_laplace_exact
 from sureshot.gaussian.gram import GramPrior
-from sureshot.inference.laplace import softmax_laplace_exact
-from sureshot.inference.mean_field import fit_joint_one_vs_each, fit_mean_field
+from sureshot.inference.mean_field import fit_mean_field
 from sureshot.likelihoods import GaussianLabels, Likelihood, Logistic, LogisticSoftmax, OneVsEach, Softmax
-from sureshot.likelihoods.pairwise import pairwise_differences
 from sureshot.likelihoods.quadrature import is_full_covariance
 from sureshot.likelihoods.sites import ClassSites
 
@@ -64,14 +65,14 @@ def independent_classes(
 
 def joint_one_vs_each(gram: Tensor, y: Tensor, n_classes: int) -> Fit:
     """Mean field for one-vs-each that keeps the covariance between the classes; see `independent_classes`."""
-    posterior = fit_joint_one_vs_each(gram, gram.new_zeros(()), y, n_classes, max_steps=MAX_STEPS)
+    posterior = fit_joint_one_vs_each(gram, y, n_classes, max_steps=MAX_STEPS)
 
     def query(cross: Tensor) -> tuple[Tensor, Tensor]:
         return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
 
     mean, covariance = query(gram)
     # The bound is the data's terms minus the divergence, so the divergence is their difference.
-    pairs = OneVsEach.to_pairs(mean, y).unsqueeze(-2)  # (S, 1, M)
+    pairs = latents_to_pairs(mean, y).unsqueeze(-2)  # (S, 1, M)
     variance = _pair_variance(covariance, y).unsqueeze(-2)
     won = torch.ones(pairs.shape[0], pairs.shape[-1], dtype=torch.int64)
     data_terms = Logistic().local_bound(pairs, variance, won, None)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from sureshot.gaussian.append import append_row
 from sureshot.gaussian.evidence import site_log_evidence
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior, matheron_sample
@@ -35,7 +34,6 @@ from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.kernels import KERNEL_NAMES, make_kernel
 from sureshot.kernels.dense import evaluate
 from sureshot.likelihoods import LIKELIHOODS, Likelihood, MeanFieldLikelihood, get_likelihood
-from sureshot.likelihoods.pairwise import pairwise_gram, pairwise_mean
 from sureshot.likelihoods.sites import ConjugateLikelihood
 
 N, C, R, Q = 6, 3, 4, 5
@@ -95,15 +93,11 @@ GAUSSIAN: dict[str, Callable[[], object]] = {
     "Matheron's rule": lambda: matheron_sample(gram(), sites(), full(C, N), None),
     "blocks of classes": lambda: condition_by_blocks(gram(), sites()).query(full(1, N, Q), full(1, Q)),
     "closed form": lambda: site_log_evidence(full(1, N, N), full(C, 1), *sites()),
-    "one more row": lambda: (
-        append_row(gram(), gram().condition(sites()), full(1, N), full(1), Sites(full(C), full(C)))[1].mean
-    ),
     "from sites": lambda: SiteWeightPosterior(full(N, R), full(1, C, R), full(C), full(1, C, N)).query_mean(full(Q, R)),
     "of softmax": lambda: SoftmaxWeightPosterior(full(N, R), full(1, C, R), full(C), full(N), 1.0).precision,
     "least squares": lambda: gram().condition(regression_sites(full(C, N), full(N), 0.1)).mean,
     "its evidence": lambda: regression_log_evidence(gram(), full(C, N), full(N), 0.1),
     "its path": lambda: leave_one_out_path(full(N), full(N, N), full(C, N), full(C), full(N), full(2), full(N)).latent,
-    "pairs of classes": lambda: (pairwise_gram(full(N, N), labels(), C), pairwise_mean(full(C), labels(), C)),
     "one-vs-each": lambda: (
         PairPrior.of_kernel(
             full(1, N, N), full(1, C), Pairs.of_labels(labels()[None], C, None, torch.float64), "star"

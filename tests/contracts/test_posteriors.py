@@ -22,18 +22,15 @@ from sureshot.gaussian import (
     SitePosterior,
     Sites,
     WithPriorClasses,
-    append_row,
     condition_by_blocks,
     size_buckets,
 )
 from sureshot.gaussian.recomputed import FactorWeightPosterior, SiteWeightPosterior, SoftmaxWeightPosterior
-from sureshot.inference.laplace import softmax_laplace_exact
-from sureshot.inference.mean_field import fit_joint_one_vs_each, fit_mean_field
+from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior, OneVsEachWeightPosterior
 from sureshot.likelihoods import OneVsEach
-from sureshot.likelihoods.polya_gamma import half_tanh_ratio
 
 F64 = torch.float64
 C, N, Q, R = 3, 6, 4, 4
@@ -139,16 +136,6 @@ def chains_of_tasks() -> Found:
     queries = Queries(*(part.expand(2, *part.shape) for part in gram_queries(joint)))
     dense = [of_sites(kernels(residual=True), Sites(precision[s, 1], shift[s, 1])) for s in range(2)]
     return Found(prior.condition(Sites(precision, shift)), queries, dense, (2, 2))
-
-
-def one_more_row() -> Found:
-    joint = kernels(residual=True)[:1]
-    few = N - 1
-    prior = GramPrior(joint[:, :few, :few], MEANS.unsqueeze(-1))
-    before = prior.condition(Sites(*(part[:, :few] for part in SITES)))
-    last = Sites(*(part[:, few] for part in SITES))
-    _, grown = append_row(prior, before, joint[:, :few, few], joint[:, few, few], last)
-    return Found(grown, gram_queries(joint), [of_sites(kernels(residual=True), SITES)])
 
 
 def in_a_bucket() -> Found:
@@ -276,34 +263,6 @@ def with_prior_classes(couple: bool) -> Found:
     return Found(WithPriorClasses(inner.posterior, present, means), inner.queries, dense, (2,))
 
 
-def joint_mean_field() -> Found:
-    joint = kernels(residual=True)
-    found = fit_joint_one_vs_each(joint[0, :N, :N], MEANS, Y, C, tolerance=1e-12, max_steps=5000)
-    omega = torch.zeros(C, N, dtype=F64)
-    dense = coupled(joint, omega, MEANS)
-    for _ in range(400):  # coordinate ascent from the prior
-        covariance = dense.blocks()[:N]
-        for n in range(N):
-            for c in range(C):
-                y = int(Y[n])
-                spread = covariance[n, y, y] + covariance[n, c, c] - 2 * covariance[n, y, c]
-                squared = (dense.mean[y, n] - dense.mean[c, n]) ** 2 + spread
-                omega[c, n] = half_tanh_ratio(squared)
-        dense = coupled(joint, omega, MEANS)
-    return Found(found, gram_queries(joint[:1]), [dense])
-
-
-def exact_laplace() -> Found:
-    joint = kernels(residual=True)
-    found = softmax_laplace_exact(joint[0, :N, :N], Y, C, prior_mean=0.3)
-    p = torch.softmax(found.mean, 0)
-    pi = torch.cat([torch.diag(row) for row in p])
-    precision = torch.diag(p.flatten()) - pi @ pi.mT
-    shift = precision @ found.mean.flatten() + (torch.nn.functional.one_hot(Y, C).mT - p).flatten()
-    means = torch.full((C,), 0.3, dtype=F64)
-    return Found(found, gram_queries(joint[:1]), [Dense.given(joint, means, precision, shift)])
-
-
 def natural_gradients() -> Found:
     prior = feature_prior(False, residual=False)
     found = fit_natural_gradient(
@@ -327,7 +286,6 @@ CASES: dict[str, Callable[[], Found]] = {
     "features of classes with residual": lambda: by_features(True, True, SITES),
     "features with residual, shared precision": lambda: by_features(False, True, SHARED),
     "chains of tasks": chains_of_tasks,
-    "one more row": one_more_row,
     "a bucket of problems": in_a_bucket,
     "weights": lambda: in_weight_space(shared=False),
     "weights, shared precision": lambda: in_weight_space(shared=True),
@@ -338,8 +296,6 @@ CASES: dict[str, Callable[[], Found]] = {
     "one-vs-each by features": one_vs_each_by_features,
     "with prior classes": lambda: with_prior_classes(couple=False),
     "with prior classes, coupled": lambda: with_prior_classes(couple=True),
-    "joint mean field": joint_mean_field,
-    "Laplace with its full curvature": exact_laplace,
     "natural gradients": natural_gradients,
 }
 every_case = pytest.mark.parametrize("name", CASES)

@@ -11,8 +11,8 @@ from experiments.iris_models import (
     softmax_bound,
     squared_exponential,
 )
+from experiments.pairwise import pairwise_differences
 from sureshot.likelihoods import LogisticSoftmax, Softmax
-from sureshot.likelihoods.pairwise import pairwise_differences
 from sureshot.likelihoods.polya_gamma import polya_gamma_mean
 
 Y = torch.tensor([[0, 1, 2, 0]])

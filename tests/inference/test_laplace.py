@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.posterior import leave_one_out
-from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace, softmax_laplace_exact
+from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
+from tests.oracles.softmax_laplace import dense_softmax_laplace
 
 
 def problem(n: int = 7, n_classes: int = 3, seed: int = 0, scale: float = 3.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -17,77 +18,12 @@ def problem(n: int = 7, n_classes: int = 3, seed: int = 0, scale: float = 3.0) -
     return x, gram, y, weight
 
 
-def dense_softmax_laplace(gram: Tensor, y: Tensor, n_classes: int, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mode, posterior covariance (CN, CN) and Laplace evidence by plain Newton steps with explicit inverses."""
-    n = len(y)
-    big = torch.block_diag(*[gram] * n_classes)
-    inverse = torch.linalg.inv(big)
-    one_hot = torch.nn.functional.one_hot(y, n_classes).double().mT
-    f = torch.zeros(n_classes * n, dtype=torch.float64)
-    for _ in range(100):
-        p = torch.softmax(f.view(n_classes, n), 0)
-        w = torch.diag((s * p).reshape(-1))
-        for i in range(n):
-            index = torch.arange(n_classes) * n + i
-            w[index[:, None], index] -= s[i] * p[:, i, None] * p[:, i]
-        f = torch.linalg.solve(inverse + w, w @ f + (s * (one_hot - p)).reshape(-1))
-    log_p = torch.log_softmax(f.view(n_classes, n), 0)
-    identity = torch.eye(len(f), dtype=torch.float64)
-    evidence = (s * one_hot * log_p).sum() - 0.5 * f @ inverse @ f - 0.5 * torch.logdet(identity + big @ w)
-    return f.view(n_classes, n), torch.linalg.inv(inverse + w), evidence
-
-
-def test_exact_softmax_laplace_equals_dense_algebra() -> None:
-    x, gram, y, weight = problem()
-    mode, covariance, evidence = dense_softmax_laplace(gram, y, 3, weight)
-    found = softmax_laplace_exact(gram, y, 3, weight)
-    torch.testing.assert_close(found.mean, mode, rtol=0, atol=1e-10)
-    torch.testing.assert_close(found.log_evidence, evidence, rtol=0, atol=1e-10)
-    query = torch.tensor([[0.3, -0.2], [4.0, 4.0]], dtype=torch.float64)
-    cross = 3 * torch.exp(-0.5 * torch.cdist(x, query) ** 2)
-    mean, variance = found.query(cross.unsqueeze(0), torch.full((1, 2), 3.0, dtype=torch.float64))
-    inverse = torch.linalg.inv(torch.block_diag(*[gram] * 3))
-    for q in range(2):
-        loading = inverse @ torch.block_diag(*[cross[:, q : q + 1]] * 3)
-        prior = 3 * torch.eye(3, dtype=torch.float64) - torch.block_diag(*[cross[:, q : q + 1]] * 3).mT @ loading
-        torch.testing.assert_close(variance[q], prior + loading.mT @ covariance @ loading, rtol=0, atol=1e-9)
-        torch.testing.assert_close(mean[:, q], loading.mT @ mode.reshape(-1), rtol=0, atol=1e-9)
-
-
-def test_forgetting_the_last_determinant_is_caught() -> None:
-    _, gram, y, weight = problem()
-    _, _, evidence = dense_softmax_laplace(gram, y, 3, weight)
-    found = softmax_laplace_exact(gram, y, 3, weight)
-    last_term = 2 * found.total_factor.diagonal().log().sum() - weight.log().sum()
-    assert abs(float(found.log_evidence + 0.5 * last_term - evidence)) > 0.1
-
-
-def test_exact_softmax_laplace_is_batched() -> None:
-    _, gram, y, _ = problem()
-    grams = torch.stack([gram, 0.1 * gram, 50 * gram])
-    together = softmax_laplace_exact(grams, y.expand(3, -1), 3)
-    for k in range(3):
-        alone = softmax_laplace_exact(grams[k], y, 3)
-        torch.testing.assert_close(together.mean[k], alone.mean, rtol=0, atol=1e-8)
-
-
-def test_exact_softmax_laplace_converges_where_undamped_newton_diverges() -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.nn.functional.normalize(torch.randn(60, 20, generator=generator, dtype=torch.float64), dim=1)
-    gram = 300 * (x @ x.mT + 1)
-    y = torch.arange(60) % 30
-    found = softmax_laplace_exact(gram, y, 30)
-    p = torch.softmax(found.mean, 0)
-    stationary = torch.nn.functional.one_hot(y, 30).double().mT - p
-    torch.testing.assert_close(found.mean, stationary @ gram, rtol=0, atol=1e-6)
-
-
 def test_weight_space_softmax_mode_is_the_exact_mode() -> None:
     _, gram, y, weight = problem()
     features = torch.linalg.cholesky(gram)
     found = fit_softmax_laplace(features, y, 3, weight, tolerance=1e-9)
-    exact = softmax_laplace_exact(gram, y, 3, weight)
-    torch.testing.assert_close(found.posterior.query_mean(features)[0], exact.mean, rtol=0, atol=1e-6)
+    mode, _, _ = dense_softmax_laplace(gram, y, 3, weight)
+    torch.testing.assert_close(found.posterior.query_mean(features)[0], mode, rtol=0, atol=1e-6)
 
 
 def test_softmax_temperature_and_kernel_scale_are_one_setting() -> None:
@@ -195,28 +131,7 @@ def test_scaled_coordinates_save_steps() -> None:
     assert distance(torch.zeros(4, 60, dtype=torch.float64)) < 0.1 * distance(None)
 
 
-def test_a_row_of_weight_zero_is_absent() -> None:
-    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    gram, y = torch.exp(-0.5 * torch.cdist(x, x) ** 2), torch.tensor([0, 2, 1, 0, 1])
-    weight = torch.tensor([1.0, 2.0, 0.0, 1.0, 1.0], dtype=torch.float64)
-    kept = weight > 0
-    found = softmax_laplace_exact(gram, y, 3, weight)
-    alone = softmax_laplace_exact(gram[kept][:, kept], y[kept], 3, weight[kept])
-    torch.testing.assert_close(found.log_evidence, alone.log_evidence)
-    torch.testing.assert_close(found.mean[:, kept], alone.mean)
-    cross = torch.exp(-0.5 * torch.cdist(x, x[:2] + 1) ** 2)
-    ours, theirs = (
-        fit.query(part[None], torch.ones(1, 2, dtype=torch.float64))
-        for fit, part in ((found, cross), (alone, cross[kept]))
-    )
-    torch.testing.assert_close(ours, theirs)
-
-
-def test_labels_and_weights_out_of_range_are_named() -> None:
+def test_labels_out_of_range_are_named() -> None:
     gram = torch.eye(3, dtype=torch.float64)
-    with pytest.raises(ValueError, match="labels from 0 to n_classes - 1 = 2, but holds 0 to 3"):
-        softmax_laplace_exact(gram, torch.tensor([0, 3, 1]), 3)
-    with pytest.raises(ValueError, match="one of them is nan"):
-        softmax_laplace_exact(gram, torch.tensor([0, 2, 1]), 3, torch.tensor([1.0, torch.nan, 1.0]))
     with pytest.raises(ValueError, match="labels from 0 to n_classes - 1 = 1, but holds 0 to 2"):
         fit_logistic_laplace(gram, torch.tensor([0, 2, 1]), torch.ones(3, dtype=torch.float64))

@@ -10,9 +10,7 @@ import torch
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.mean_field import (
-    fit_joint_one_vs_each,
     fit_mean_field,
-    fixed_point_gradient,
     initial_posterior,
     mean_field_step,
 )
@@ -21,7 +19,6 @@ from sureshot.likelihoods.gaussian import GaussianLabels
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.pairwise import pairwise_differences
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 ZERO = torch.tensor(0.0, dtype=torch.float64)
@@ -170,7 +167,7 @@ def test_weights_are_repetitions_and_zero_is_absence():
 
 
 @pytest.mark.parametrize(("likelihood", "classes"), LIKELIHOODS)
-def test_fixed_point_gradient_is_the_gradient_of_the_converged_bound(likelihood, classes):
+def test_autograd_gives_the_gradient_of_the_converged_bound(likelihood, classes):
     gram, y = rbf(5, 3.0, seed=15), labels(5, classes, seed=16)
     mean = 0.4 * normal(likelihood.n_latents(classes), 1, seed=17)
     direction = normal(5, 5, seed=18)
@@ -185,19 +182,9 @@ def test_fixed_point_gradient_is_the_gradient_of_the_converged_bound(likelihood,
     with torch.no_grad():
         by_gram = (converged(h, 0).bound - converged(-h, 0).bound) / (2 * h)
         by_mean = (converged(0, h).bound - converged(0, -h).bound) / (2 * h)
-    gradient = fixed_point_gradient(converged(0, 0).posterior)
-    torch.testing.assert_close((gradient.gram * direction).sum(), by_gram, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close((gradient.mean.sum(-1, keepdim=True) * push).sum(), by_mean, rtol=1e-5, atol=1e-6)
-    by_class = fixed_point_gradient(converged(0, 0).posterior, shared=False)
-    torch.testing.assert_close(by_class.gram.sum(-3), gradient.gram, **CLOSE)
-
-
-def test_autograd_through_the_result_is_the_same_gradient():
-    gram, y = rbf(6, 3.0, seed=20).requires_grad_(), labels(6, 3, seed=21)
-    fit = fit_mean_field(GramPrior(gram.unsqueeze(0), ZERO), OneVsEach(), y, max_steps=9000, tolerance=1e-12)
-    (gradient,) = torch.autograd.grad(fit.bound, gram)
-    expected = fixed_point_gradient(fit.posterior).gram
-    torch.testing.assert_close(0.5 * (gradient + gradient.T), expected, rtol=1e-7, atol=1e-7)
+    steps = [torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    gradients = torch.autograd.grad(converged(*steps).bound.sum(), steps)
+    torch.testing.assert_close(torch.stack(gradients), torch.stack([by_gram, by_mean]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
@@ -212,78 +199,13 @@ def test_temperature_is_a_scale_of_the_prior(temperature):
     torch.testing.assert_close(cold.bound, plain.bound, **CLOSE)
 
 
-# Joint one-vs-each
-
-
-def joint_problem(scale=3.0, n=4, seed=25):
-    gram = rbf(n + 2, scale, seed=seed)
-    y = torch.arange(n) % 3
-    a = 0.5 * normal(3, seed=seed + 1)
-    return gram, y, a
-
-
-def test_joint_posterior_against_a_dense_computation():
-    """Given its sites: explicit precision over all C (N + Q) latents, at data and queries."""
-    gram, y, a = joint_problem()
-    n, classes, total = 4, 3, 6
-    fit = fit_joint_one_vs_each(gram[:n, :n], a, y, classes, tolerance=1e-12, max_steps=2000)
-    coefficients = torch.zeros(n, classes - 1, classes, total, dtype=torch.float64)
-    differences = pairwise_differences(y, classes, torch.float64)
-    for datum in range(n):
-        coefficients[datum, :, :, datum] = differences[datum]
-    A = coefficients.flatten(2).flatten(0, 1)  # psi = A f, f of all classes and points
-    prior = torch.kron(torch.eye(classes, dtype=torch.float64), gram)
-    means = a.repeat_interleave(total)
-    psi_mean, psi_variance = A @ means, (A @ prior @ A.T).diagonal()
-    posterior_mean = means
-    for _ in range(2000):
-        c = (psi_mean**2 + psi_variance).sqrt()
-        omega = torch.tanh(c / 2) / (2 * c)
-        covariance = torch.linalg.inv(torch.linalg.inv(prior) + A.T @ torch.diag(omega) @ A)
-        posterior_mean = covariance @ (torch.linalg.solve(prior, means) + 0.5 * A.sum(0))
-        psi_mean, psi_variance = A @ posterior_mean, (A @ covariance @ A.T).diagonal()
-    expected = posterior_mean.reshape(classes, total)
-    torch.testing.assert_close(fit.mean, expected[:, :n], rtol=1e-8, atol=1e-8)
-    mean, latent_covariance = fit.query(gram[None, :n, n:], gram.diagonal()[None, n:])
-    torch.testing.assert_close(mean, expected[:, n:], rtol=1e-8, atol=1e-8)
-    blocks = covariance.reshape(classes, total, classes, total)
-    for query in range(2):
-        torch.testing.assert_close(latent_covariance[query], blocks[:, n + query, :, n + query], rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("scale", [0.3, 3.0, 30.0])
-def test_joint_bound_lies_between_the_factorised_one_and_the_evidence(scale):
-    gram, y, a = joint_problem(scale, n=2)
-    gram, y = gram[:2, :2], torch.tensor([0, 2])
-    joint = fit_joint_one_vs_each(gram, a, y, 3, tolerance=1e-9, max_steps=3000)
-    factorised = fit_mean_field(GramPrior(gram.unsqueeze(0), a.unsqueeze(-1)), OneVsEach(), y, None, 3, 3000, 1e-9)
-    exact = brute_force_log_evidence(OneVsEach(), gram, a.unsqueeze(-1), y, 3, 9)
-    assert bool((joint.bound_trace.diff() >= -1e-11).all())
-    assert float(factorised.bound) < float(joint.bound) < float(exact)
-
-
-def test_two_classes_are_logistic_on_the_difference():
-    gram, y = rbf(6, 2.0, seed=27), labels(6, 2, seed=28)
-    joint = fit_joint_one_vs_each(gram, ZERO, y, 2, tolerance=1e-11)
-    binary = fit_mean_field(GramPrior(2 * gram.unsqueeze(0), ZERO), Logistic(), y, tolerance=1e-11)
-    torch.testing.assert_close(joint.bound, binary.bound, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(joint.mean[1] - joint.mean[0], binary.posterior.mean[0], rtol=1e-7, atol=1e-7)
-    _, covariance = joint.query(gram[None], gram.diagonal()[None])
-    contrast = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    torch.testing.assert_close(contrast @ covariance @ contrast, binary.posterior.variance[0], rtol=1e-7, atol=1e-7)
-
-
-@pytest.mark.parametrize("joint", [True, False])
-def test_common_shift_of_the_prior_means(joint):
+def test_common_shift_of_the_prior_means():
     """A shift of every a_c shifts the means, leaves variance and bound; the sum over classes stays a's."""
-    gram, y, a = joint_problem(5.0, n=6, seed=29)
-    data, cross, variance = gram[:6, :6], gram[None, :6, 6:], gram.diagonal()[None, 6:]
+    gram, y, a = rbf(8, 5.0, seed=29), torch.arange(6) % 3, 0.5 * normal(3, seed=30)
+    cross, variance = gram[None, :6, 6:], gram.diagonal()[None, 6:]
 
     def fit(means):
-        if joint:
-            posterior = fit_joint_one_vs_each(data, means, y, 3, tolerance=1e-12, max_steps=20000)
-            return posterior.bound, *posterior.query(cross, variance)
-        prior = GramPrior(data.unsqueeze(0), means.unsqueeze(-1))
+        prior = GramPrior(gram[:6, :6].unsqueeze(0), means.unsqueeze(-1))
         result = fit_mean_field(prior, OneVsEach(), y, None, 3, max_steps=20000, tolerance=1e-12)
         return result.bound, *result.posterior.query(cross, variance)
 
@@ -293,18 +215,6 @@ def test_common_shift_of_the_prior_means(joint):
     torch.testing.assert_close(shifted_mean, mean + 1.7, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(shifted_spread, spread, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(mean.sum(-2), a.sum().expand(2), rtol=1e-7, atol=1e-7)
-
-
-def test_joint_fit_over_tasks_with_weights():
-    gram = torch.stack([rbf(5, 2.0, seed=30), rbf(5, 9.0, seed=31)])
-    y, weight = labels(10, 3, seed=32).reshape(2, 5), torch.tensor([[1.0, 2.0, 0.0, 1.0, 0.5]] * 2).double()
-    together = fit_joint_one_vs_each(gram, ZERO, y, 3, weight)
-    mean, covariance = together.query(gram[:, None, :, :2], torch.tensor([[[2.0, 2.0]], [[9.0, 9.0]]]).double())
-    assert mean.shape == (2, 3, 2)
-    assert covariance.shape == (2, 2, 3, 3)
-    alone = fit_joint_one_vs_each(gram[1], ZERO, y[1], 3, weight[1])
-    torch.testing.assert_close(together.mean[1], alone.mean, **CLOSE)
-    torch.testing.assert_close(together.bound[1], alone.bound, **CLOSE)
 
 
 # Quality of the approximation

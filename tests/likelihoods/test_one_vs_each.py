@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.pairwise import latents_to_pairs, pairs_to_classes, pairwise_differences
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods import Logistic, OneVsEach, Softmax, quadrature
-from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences
 from tests.likelihoods.star import draw_omega, star_precision
 
 D = torch.float64
@@ -24,20 +24,8 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 F, Y = normal(2, 4, 5), torch.tensor([[0, 1, 2, 3, 0], [3, 3, 1, 2, 0]])
 
 
-def test_pairs_are_the_matrix_of_differences_and_its_adjoint() -> None:
-    coefficients = pairwise_differences(Y, 4, D)  # (2, N, C - 1, C)
-    expected = torch.einsum("bnpc,bcn->bnp", coefficients, F).flatten(-2)
-    pairs = OneVsEach.to_pairs(F, Y)
-    torch.testing.assert_close(pairs, expected)
-    beta = normal(2, 15, seed=1)
-    inner = (pairs_to_classes(beta, Y, 4) * F).sum()
-    torch.testing.assert_close(inner, (beta * pairs).sum())
-    chains = OneVsEach.to_pairs(F.unsqueeze(1).expand(2, 3, 4, 5), Y.unsqueeze(1))  # labels broadcast
-    torch.testing.assert_close(chains[:, 2], pairs)
-
-
 def test_log_likelihood_is_logistic_in_the_pairs() -> None:
-    pairs = OneVsEach.to_pairs(F, Y).unflatten(-1, (5, 3))
+    pairs = latents_to_pairs(F, Y).unflatten(-1, (5, 3))
     expected = torch.nn.functional.logsigmoid(pairs).sum(-1)
     torch.testing.assert_close(OneVsEach().log_likelihood(F, Y), expected)
 
@@ -75,7 +63,7 @@ def test_star_precision_is_that_of_the_pairs_and_ignores_the_common_mode() -> No
     assert not bool(omega[..., 3].any())
     star = star_precision(omega, Y)
     coefficients = pairwise_differences(Y, 4, D)
-    pair_omega = -OneVsEach.to_pairs(omega, Y).unflatten(-1, (5, 3))  # omega_y = 0
+    pair_omega = -latents_to_pairs(omega, Y).unflatten(-1, (5, 3))  # omega_y = 0
     expected = torch.einsum("bnpc,bnp,bnpd->bncd", coefficients, pair_omega, coefficients)
     torch.testing.assert_close(star, expected)
     torch.testing.assert_close(star.sum(-1), torch.zeros(2, 5, 4, dtype=D), atol=1e-14, rtol=0)

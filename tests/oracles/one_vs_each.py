@@ -7,9 +7,17 @@ import math
 import torch
 from torch import Tensor
 
+from experiments.pairwise import other_classes, pairwise_differences, pairwise_gram
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.sites import Sites
-from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
+
+
+def pairwise_mean(prior_mean: Tensor, y: Tensor, n_classes: int) -> Tensor:
+    """Prior mean of the differences, (..., M), from a scalar or one mean for each class (..., C)."""
+    if prior_mean.dim() == 0:  # a mean common to the classes cancels
+        return prior_mean.new_zeros(*y.shape[:-1], y.shape[-1] * (n_classes - 1))
+    coefficients = pairwise_differences(y, n_classes, prior_mean.dtype).flatten(-3, -2)
+    return (coefficients @ prior_mean.unsqueeze(-1)).squeeze(-1)
 
 
 def collapsed_evidence(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from sureshot.likelihoods.pairwise import pairwise_differences, pairwise_gram
+from experiments.pairwise import pairwise_differences, pairwise_gram
 from tests.oracles.one_vs_each import collapsed_evidence
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}

@@ -1,6 +1,6 @@
 """Laplace's method: a Gaussian at the posterior mode.
 
-Three entry points, from large to exact:
+Two entry points:
 
 * `fit_logistic_laplace`: two classes, one latent, Newton's method in weight space; the exact Laplace posterior.
 * `fit_softmax_laplace`: many classes in weight space. The mode is exact (L-BFGS on the concave log joint, and where
@@ -8,8 +8,6 @@ Three entry points, from large to exact:
   curvature keeps its diagonal over classes, ``p_c (1 - p_c)``, dropping ``- p_c p_d``: one R x R block for each class
   instead of one ``C R x C R`` matrix. This is what `GPClassifier` uses by default; its leave-one-out
   probabilities choose kernel parameters and temperature (checked on real data in ``docs/results``).
-* `softmax_laplace_exact`: the textbook posterior with the full curvature, batched over leading dimensions, for
-  small problems and as the reference in tests.
 
 A mode that is sought from a start, as along a lattice of kernels, is found by L-BFGS in coordinates scaled by the
 curvature there: see `_whitening`.
@@ -27,8 +25,6 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from sureshot.gaussian.algebra import weighted_factor
-from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.gaussian.recomputed import (
     SiteWeightPosterior,
     SoftmaxWeightPosterior,
@@ -39,7 +35,7 @@ from sureshot.gaussian.recomputed import (
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.softmax_newton import newton_mode
 from sureshot.likelihoods.auxiliary import one_hot
-from sureshot.likelihoods.sites import check_weight, count_classes
+from sureshot.likelihoods.sites import count_classes
 
 LOGISTIC_TOLERANCE = 1e-5  # of the gradient at a logistic mode found by L-BFGS
 SOFTMAX_TOLERANCE = 3e-5  # of that at a softmax mode where Newton's steps lead nowhere
@@ -247,102 +243,4 @@ def _minimize(
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_steps, "maxfun": 2 * max_steps, "gtol": tolerance, "ftol": 0.0, "maxcor": 10},
-    )
-
-
-@dataclass(frozen=True)
-class ExactSoftmaxLaplace(Posterior):
-    """The Laplace posterior of all classes together; see `softmax_laplace_exact`."""
-
-    prior_mean: Tensor  # scalar
-    mean: Tensor  # (..., C, N), the mode
-    log_evidence: Tensor  # (...)
-    residual: Tensor  # (..., C, N), ``y - p`` at the mode, which is ``K^-1 (f - a)``
-    blocks: Tensor  # (..., C, N, N), ``E_c = p_c^1/2 B_c^-1 p_c^1/2``
-    total_factor: Tensor  # (..., N, N), Cholesky factor of ``sum_c E_c``
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; one kernel for all classes, (..., 1, N, Q) and (..., 1, Q)."""
-        projected = self.blocks @ cross  # (..., C, N, Q), E_c k*
-        diagonal = prior_variance - (cross * projected).sum(-2)  # (..., C, Q)
-        by_query = projected.movedim(-1, -3).mT  # (..., Q, N, C)
-        whitened = torch.linalg.solve_triangular(self.total_factor.unsqueeze(-3), by_query, upper=False)
-        return LatentMoments(self.query_mean(cross), torch.diag_embed(diagonal.mT) + whitened.mT @ whitened)
-
-    def query_mean(self, cross: Tensor) -> Tensor:
-        return self.prior_mean + self.residual @ cross.squeeze(-3)
-
-
-def softmax_laplace_exact(
-    gram: Tensor,  # (..., N, N), shared by the classes
-    y: Tensor,  # (..., N)
-    n_classes: int,
-    weight: Tensor | None = None,  # (..., N), how often each datum counts; 0 as absent
-    prior_mean: float = 0.0,  # without influence on the probabilities: softmax is translation invariant
-    max_steps: int = 100,
-    tolerance: float = 1e-9,  # change of the latents at which to stop
-) -> ExactSoftmaxLaplace:
-    """Laplace's method for the softmax likelihood with its full curvature, batched.
-
-    Damped Newton: the step is halved for the members of the batch whose log joint would fall. ValueError for labels out
-    of range and for weights that are negative or not finite.
-    """
-    count_classes(y, n_classes)
-    check_weight(y, weight)
-    s = torch.ones_like(y, dtype=gram.dtype) if weight is None else weight.to(gram.dtype)
-    absent = (s == 0).to(gram.dtype)
-    labels = one_hot(y, n_classes, gram.dtype)  # (..., C, N)
-    shared = gram.unsqueeze(-3)
-
-    def multiply(vectors: Tensor) -> Tensor:
-        return vectors @ gram  # gram is symmetric
-
-    def log_joint(alpha: Tensor) -> Tensor:
-        latent = multiply(alpha)
-        log_p = torch.log_softmax(latent, dim=-2)
-        return (s.unsqueeze(-2) * labels * log_p).sum((-2, -1)) - 0.5 * (alpha * latent).sum((-2, -1))
-
-    def curvature(alpha: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        p = torch.softmax(multiply(alpha), dim=-2)
-        root = (s.unsqueeze(-2) * p).sqrt()
-        factor = weighted_factor(shared, root)
-        half = torch.linalg.solve_triangular(factor, torch.diag_embed(root), upper=False)
-        blocks = half.mT @ half
-        total = torch.linalg.cholesky(blocks.sum(-3) + torch.diag_embed(absent))  # no block has a row of weight zero
-        log_dets = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
-        return p, blocks, total, log_dets
-
-    alpha = torch.zeros_like(labels)
-    value = log_joint(alpha)
-    for _ in range(max_steps):
-        p, blocks, total, _ = curvature(alpha)
-        g = multiply(alpha)
-        weighted = s.unsqueeze(-2) * p
-        b = weighted * g - weighted * (p * g).sum(-2, keepdim=True) + s.unsqueeze(-2) * (labels - p)
-        c = (blocks @ multiply(b).unsqueeze(-1)).squeeze(-1)
-        common = torch.cholesky_solve(c.sum(-2).unsqueeze(-1), total)
-        target = b - c + (blocks @ common.unsqueeze(-3)).squeeze(-1)
-        step = torch.ones_like(value)
-        for _ in range(30):
-            candidate = alpha + step[..., None, None] * (target - alpha)
-            new_value = log_joint(candidate)
-            worse = new_value < value - 1e-12 * value.abs()
-            if not bool(worse.any()):
-                break
-            step = torch.where(worse, step / 2, step)
-        change = multiply(candidate - alpha).abs().max()
-        alpha, value = candidate, new_value
-        if change < tolerance:
-            break
-    p, blocks, total, log_dets = curvature(alpha)
-    # The determinant of the full system is prod_c |B_c| times |sum_c E_c| over |diag(weights)| (sum_c p_c = 1).
-    log_total = 2 * total.diagonal(dim1=-2, dim2=-1).log().sum(-1) - (s + absent).log().sum(-1)
-    evidence = value - 0.5 * (log_dets + log_total)
-    return ExactSoftmaxLaplace(
-        prior_mean=torch.as_tensor(prior_mean, dtype=gram.dtype),
-        mean=prior_mean + multiply(alpha),
-        log_evidence=evidence,
-        residual=s.unsqueeze(-2) * (labels - p),
-        blocks=blocks,
-        total_factor=total,
     )

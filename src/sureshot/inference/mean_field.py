@@ -14,8 +14,7 @@ operation, and a task's result does not depend on the tasks beside it: a converg
 
 Use mean field to *predict*. Do not learn the output scale of a kernel from its bound: see `objectives`.
 
-For one-vs-each, `fit_mean_field` factorises over the classes. `fit_joint_one_vs_each` keeps the
-covariance between classes, by the reduction of `pairwise`: a tighter bound for ``O(N^3 (C - 1)^3)``.
+For one-vs-each it factorises over the classes.
 
 References: Galy-Fajou et al. 2020 (logistic-softmax); Snell & Zemel 2021, appendix B (one-vs-each).
 """
@@ -30,15 +29,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.gram import GramPosterior, GramPrior
-from sureshot.gaussian.posterior import LatentMoments, Posterior, SitePosterior
+from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.anderson import Mixing
 from sureshot.inference.objectives import check_rows, evidence_bound
-from sureshot.likelihoods.logistic import Logistic
-from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_differences, pairwise_gram, pairwise_mean
-from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood, check_weight, count_classes
+from sureshot.likelihoods.sites import Carried, MeanFieldLikelihood
 
 _ROUNDING = 64  # units in the last place by which a bound may fall
 
@@ -48,13 +44,6 @@ class MeanFieldInfo(NamedTuple):
 
     bound: Tensor  # (...), after the step
     change: Tensor  # (...), largest change of a mean relative to 1 + its size
-
-
-class FixedPointGradient(NamedTuple):
-    """Gradient of the converged bound; see `fixed_point_gradient`."""
-
-    gram: Tensor  # (..., N, N) if shared, else (..., C, N, N)
-    mean: Tensor  # (..., C, N)
 
 
 @dataclass(frozen=True)
@@ -70,31 +59,6 @@ class MeanFieldResult:
     bound: Tensor  # (...), evidence bound of `posterior`, in nats
     bound_trace: Tensor  # (steps, ...), the bound after each step; never falls
     converged: Tensor  # (...) bool
-
-
-@dataclass(frozen=True)
-class JointPosterior(Posterior):
-    """One-vs-each posterior with the covariance between classes."""
-
-    prior_mean: Tensor  # (..., C, 1)
-    mean: Tensor  # (..., C, N), at the training inputs
-    alpha: Tensor  # (..., C, N), ``K^-1 (m_c - a_c)``
-    bound: Tensor  # (...), evidence bound in nats
-    bound_trace: Tensor  # (steps, ...)
-    converged: Tensor  # (...) bool
-    half: Tensor  # (..., M, C, N), ``L_B^-1 W^1/2 A``, which removes from the prior what the data explain
-
-    def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; one kernel for all classes, (..., 1, N, Q) and (..., 1, Q)."""
-        n_classes = self.alpha.shape[-2]
-        explained = (self.half @ cross).movedim(-1, -3)  # (..., Q, M, C)
-        eye = torch.eye(n_classes, dtype=cross.dtype, device=cross.device)
-        prior = prior_variance.squeeze(-2)[..., None, None] * eye
-        return LatentMoments(self.query_mean(cross), prior - explained.mT @ explained)
-
-    def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
-        return self.prior_mean + self.alpha @ cross.squeeze(-3)
 
 
 def initial_posterior(prior: Prior, likelihood: MeanFieldLikelihood, y: Tensor, n_classes: int) -> SitePosterior:
@@ -246,58 +210,6 @@ class _Marginals(NamedTuple):
         """Means and variances (..., C, N) of a point."""
         away, log_ratio = point.unflatten(-1, (self.prior_mean.shape[-2], -1)).chunk(2, -1)
         return self.prior_mean + away * self.prior_variance.sqrt(), log_ratio.exp() * self.prior_variance
-
-
-def fixed_point_gradient(
-    posterior: GramPosterior,  # at a fixed point, (..., C, N)
-    shared: bool = True,  # sum over the classes, for one kernel matrix shared by them
-) -> FixedPointGradient:
-    """Gradient of the converged evidence bound with respect to the kernel matrix and the prior mean.
-
-    At a fixed point the sites are stationary, so no autograd through the iterations is needed: ``dK = sum
-    over c of (alpha_c alpha_c' - G_c) / 2`` with ``G = W^1/2 B^-1 W^1/2``, and ``da = alpha`` for a mean
-    that varies with the datum (sum it over the data for one mean for each class). Mind the warning of
-    `objectives` on the output scale.
-    """
-    alpha, half = posterior.alpha, posterior.half()
-    gram = 0.5 * (alpha.unsqueeze(-1) * alpha.unsqueeze(-2) - half.mT @ half)
-    return FixedPointGradient(gram.sum(-3) if shared else gram, alpha)
-
-
-def fit_joint_one_vs_each(
-    Kxx: Tensor,  # (..., N, N), kernel matrix shared by the classes
-    prior_mean: Tensor,  # scalar or (..., C)
-    y: Tensor,  # (..., N) int64
-    n_classes: int | None = None,  # this and the following as in `fit_mean_field`
-    weight: Tensor | None = None,
-    max_steps: int = 200,
-    tolerance: float = 1e-5,
-) -> JointPosterior:
-    """Mean field for one-vs-each that keeps the covariance between the classes.
-
-    A binary logistic fit to the ``M = N (C - 1)`` differences of latents (see `pairwise`), so it costs
-    ``O(M^3)`` time and ``O(M^2)`` memory per task; its bound is at least the factorised one.
-    """
-    check_weight(y, weight)
-    classes = count_classes(y, n_classes)
-    prior = GramPrior(pairwise_gram(Kxx, y, classes).unsqueeze(-3), pairwise_mean(prior_mean, y, classes).unsqueeze(-2))
-    won = torch.ones_like(y).repeat_interleave(classes - 1, -1)  # the label wins every pair
-    pair_weight = None if weight is None else weight.repeat_interleave(classes - 1, -1)
-    fit = fit_mean_field(prior, Logistic(), won, pair_weight, 2, max_steps, tolerance)
-    posterior = prior.condition(fit.sites)
-    alpha = pairs_to_classes(posterior.alpha.squeeze(-2), y, classes)  # (..., C, N)
-    mean = prior_mean if prior_mean.dim() == 0 else prior_mean.unsqueeze(-1)
-    half = posterior.half().squeeze(-3).unflatten(-1, (y.shape[-1], classes - 1))  # (..., M, N, C - 1)
-    coefficients = pairwise_differences(y, classes, Kxx.dtype)  # (..., N, C - 1, C)
-    return JointPosterior(
-        prior_mean=mean,
-        mean=mean + alpha @ Kxx,
-        alpha=alpha,
-        bound=fit.bound,
-        bound_trace=fit.bound_trace,
-        converged=fit.converged,
-        half=torch.einsum("...mnd,...ndc->...mcn", half, coefficients),
-    )
 
 
 def _relative_change(new: Tensor, old: Tensor) -> Tensor:

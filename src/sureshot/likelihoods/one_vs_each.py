@@ -8,7 +8,7 @@ differences of latents count, so adding one function to all of them changes noth
 Given ``omega_c ~ PG(s, f_y - f_c)`` for every class but the label, a datum is a Gaussian factor whose
 precision over the classes is a star graph, ``diag(omega) + (sum omega) e_y e_y' - e_y omega' - omega
 e_y'``: not independent over the classes, so `OneVsEach` has no `sample_sites`; Gibbs works on the
-differences (`sureshot.likelihoods.pairwise`). Mean field factorised over the classes does give independent sites.
+differences (`sureshot.inference.one_vs_each`). Mean field factorised over the classes does give independent sites.
 
 References: Titsias 2016 (the bound); Snell & Zemel 2021 (Polya-Gamma form, eq. 42 for the prediction).
 """
@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -26,7 +25,6 @@ from torch.nn.functional import logsigmoid
 from sureshot.gaussian.sites import Sites
 from sureshot.likelihoods.auxiliary import log_two_cosh_half, one_hot, per_class, total
 from sureshot.likelihoods.base import PredictiveRule
-from sureshot.likelihoods.pairwise import other_classes
 from sureshot.likelihoods.polya_gamma import half_tanh_ratio
 from sureshot.likelihoods.quadrature import (
     MAX_NUMBERS,
@@ -149,15 +147,6 @@ class OneVsEach(AuxiliariesAtOptimum, ClassSites):
     def shift(y: Tensor, n_classes: int, weight: Tensor | None = None, dtype: torch.dtype = torch.float64) -> Tensor:
         """Linear coefficients b, (..., C, N): ``s (C - 1)/2`` at the label, ``-s/2`` elsewhere."""
         return (0.5 * n_classes * one_hot(y, n_classes, dtype) - 0.5) * per_class(weight)
-
-    @staticmethod
-    def to_pairs(f: Tensor, y: Tensor) -> Tensor:
-        """Differences ``f_y - f_c``, (..., N (C - 1)), in the order of `sureshot.likelihoods.pairwise`."""
-        others = other_classes(y, f.shape[-2])  # (..., N, C - 1)
-        batch = np.broadcast_shapes(f.shape[:-2], y.shape[:-1])
-        values = f.mT.expand(*batch, *f.mT.shape[-2:])
-        label = values.gather(-1, y.unsqueeze(-1).expand(*batch, y.shape[-1], 1))
-        return (label - values.gather(-1, others.expand(*batch, *others.shape[-2:]))).flatten(-2)
 
 
 def _sum_over_unordered_pairs(f: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ likely to be positive, with probability ``sigma(psi)``: one-vs-each, and for two
 whose latent has the kernel of each f_c. So data are contrasts, all of them "positive", and a class that comes later
 brings contrasts of the rows before.
 
-Reference: Titsias 2016, for one-vs-each; `sureshot.likelihoods.pairwise` without the root of two.
+Reference: Titsias 2016, for one-vs-each; `sureshot.inference.one_vs_each` without the root of two.
 """
 
 from __future__ import annotations

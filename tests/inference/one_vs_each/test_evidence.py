@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.pairwise import other_classes, pairwise_gram
 from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.one_vs_each import evidence, query
@@ -15,9 +16,8 @@ from sureshot.inference.one_vs_each.precision import PairPrecision, to_latent_ro
 from sureshot.inference.one_vs_each.query import differentiable_query
 from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.pairwise import other_classes, pairwise_gram, pairwise_mean
 from tests.likelihoods.star import star_precision
-from tests.oracles.one_vs_each import collapsed_evidence
+from tests.oracles.one_vs_each import collapsed_evidence, pairwise_mean
 
 F64 = torch.float64
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from experiments.pairwise import pairs_to_classes, pairwise_gram
 from sureshot.gaussian.algebra import symmetric_root
 from sureshot.inference.one_vs_each.gibbs import (
     OneVsEachGibbsResult,
@@ -19,8 +20,8 @@ from sureshot.inference.one_vs_each.gibbs import (
 )
 from sureshot.inference.one_vs_each.structure import PairPrior, Pairs
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.pairwise import pairs_to_classes, pairwise_gram, pairwise_mean
 from tests.likelihoods.star import star_precision
+from tests.oracles.one_vs_each import pairwise_mean
 
 F64 = torch.float64
 

@@ -1,9 +1,8 @@
 """The one-vs-each posterior given Polya-Gamma variables, without its M x M matrix.
 
 The one-vs-each likelihood is a binary logistic model on the differences ``psi[c, n] = f_y[n] - f_c[n]``
-between the latent of a datum's own class y and that of another class c (see
-`sureshot.likelihoods.pairwise`). With C classes and N data there are ``M = N (C - 1)`` differences, and given
-the Polya-Gamma variables ``omega`` their posterior needs
+between the latent of a datum's own class y and that of another class c. With C classes and N data there are
+``M = N (C - 1)`` differences, and given the Polya-Gamma variables ``omega`` their posterior needs
 
 ``B = I + W^1/2 S W^1/2``,   ``W = diag(omega)``,   ``S = Cov(psi)``  (M x M).
 

@@ -2,12 +2,12 @@
 
 import torch
 
-from sureshot.likelihoods.pairwise import (
+from experiments.pairwise import (
+    latents_to_pairs,
     other_classes,
     pairs_to_classes,
     pairwise_differences,
     pairwise_gram,
-    pairwise_mean,
 )
 
 Y = torch.tensor([[2, 0, 1, 1], [0, 0, 2, 1]])
@@ -35,15 +35,11 @@ def test_gram_has_the_published_multipliers():
                 torch.testing.assert_close(values[task, i, j], multiplier * gram[task, n, m])
 
 
-def test_mean_is_the_difference_of_the_class_means():
-    a = torch.tensor([[0.1, 0.5, -1.0], [2.0, 0.0, 1.0]], dtype=torch.float64)
-    expected = torch.tensor([-1.1, -1.5, -0.4, 1.1, 0.4, 1.5, 0.4, 1.5], dtype=torch.float64)
-    torch.testing.assert_close(pairwise_mean(a, Y, C)[0], expected)
-    assert not pairwise_mean(torch.tensor(3.0), Y, C).any()
-
-
 def test_back_to_classes_is_the_transpose():
     values = torch.randn(2, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     f = torch.randn(2, C, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    psi = torch.einsum("tnpc,tcn->tnp", pairwise_differences(Y, C, torch.float64), f).flatten(-2)
+    psi = latents_to_pairs(f, Y)
+    torch.testing.assert_close(
+        psi, torch.einsum("tnpc,tcn->tnp", pairwise_differences(Y, C, torch.float64), f).flatten(-2)
+    )
     torch.testing.assert_close((values * psi).sum(), (pairs_to_classes(values, Y, C) * f).sum())

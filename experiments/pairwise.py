@@ -32,19 +32,16 @@ def pairwise_differences(y: Tensor, n_classes: int, dtype: torch.dtype) -> Tenso
     return identity[y].unsqueeze(-2) - identity[other_classes(y, n_classes)]
 
 
+def latents_to_pairs(f: Tensor, y: Tensor) -> Tensor:
+    """``psi = A f``: differences ``f_y - f_c``, (..., M), of latents (..., C, N)."""
+    return (pairwise_differences(y, f.shape[-2], f.dtype) @ f.mT.unsqueeze(-1)).squeeze(-1).flatten(-2)
+
+
 def pairwise_gram(Kxx: Tensor, y: Tensor, n_classes: int) -> Tensor:
     """Prior covariance S of the differences, (..., M, M), from the shared kernel matrix (..., N, N)."""
     coefficients = pairwise_differences(y, n_classes, Kxx.dtype).flatten(-3, -2)  # (..., M, C)
     expanded = Kxx.repeat_interleave(n_classes - 1, -1).repeat_interleave(n_classes - 1, -2)
     return (coefficients @ coefficients.mT) * expanded
-
-
-def pairwise_mean(prior_mean: Tensor, y: Tensor, n_classes: int) -> Tensor:
-    """Prior mean of the differences, (..., M), from a scalar or one mean for each class (..., C)."""
-    if prior_mean.dim() == 0:  # a mean common to the classes cancels
-        return prior_mean.new_zeros(*y.shape[:-1], y.shape[-1] * (n_classes - 1))
-    coefficients = pairwise_differences(y, n_classes, prior_mean.dtype).flatten(-3, -2)
-    return (coefficients @ prior_mean.unsqueeze(-1)).squeeze(-1)
 
 
 def pairs_to_classes(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
