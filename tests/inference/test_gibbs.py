@@ -16,13 +16,12 @@ from sureshot.inference.gibbs import (
     draw_latents,
     gibbs_step,
     predictive_moments,
-    predictive_probabilities,
     run_gibbs,
 )
 from sureshot.likelihoods.logistic import Logistic
 from sureshot.likelihoods.logistic_softmax import LogisticSoftmax
 from sureshot.likelihoods.one_vs_each import OneVsEach
-from sureshot.likelihoods.polya_gamma import polya_gamma_mean, polya_gamma_variance
+from sureshot.likelihoods.polya_gamma import half_tanh_ratio, polya_gamma_variance
 
 F64 = torch.float64
 
@@ -105,9 +104,6 @@ def test_run_gibbs_shapes_and_repeatability(kind: str, likelihood: LogisticSoftm
         diagonal = cross.square().sum(-1)
     mean, variance = predictive_moments(result, prior, cross, diagonal)
     assert mean.shape == variance.shape == (4, 2, 3, 5)
-    p = predictive_probabilities(result, prior, likelihood, cross, diagonal, "plug_in")
-    torch.testing.assert_close(p, likelihood.plug_in(mean).mean(0))
-    torch.testing.assert_close(p.sum(-2), torch.ones(2, 5, dtype=F64))
 
 
 def test_step_is_pure_and_a_start_is_used() -> None:
@@ -169,8 +165,8 @@ def test_weights_count_in_every_sweep(kind: str) -> None:
     counted, precision = weight > 0, result.sites_trace.precision
     assert not bool(precision[..., ~counted].any())
     f = result.latents[..., counted]
-    centred = precision[..., counted] - polya_gamma_mean(weight[counted], f)
-    standardised = centred / polya_gamma_variance(weight[counted], f).sqrt()
+    centred = precision[..., counted] - weight[counted] * half_tanh_ratio(f.square())
+    standardised = centred / (weight[counted] * polya_gamma_variance(f)).sqrt()
     assert float(standardised.mean(1).abs().max()) < 4.5 / n_chains**0.5
 
 

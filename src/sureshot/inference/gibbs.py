@@ -31,7 +31,6 @@ from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.objectives import check_rows
 from sureshot.likelihoods.auxiliary import require_counts
-from sureshot.likelihoods.base import Likelihood, PredictiveRule
 from sureshot.likelihoods.sites import ConjugateLikelihood
 
 logger = logging.getLogger(__name__)
@@ -141,19 +140,6 @@ def predictive_moments(
     """Each chain's Gaussian over the latents at query inputs: mean and variance, (chains, ..., C, Q)."""
     parts = [prior.condition(sites).query(cross, prior_variance) for sites in _blocks(prior, result.sites)]
     return torch.cat([mean for mean, _ in parts]), torch.cat([variance for _, variance in parts])
-
-
-def predictive_probabilities(
-    result: GibbsResult,
-    prior: Prior,
-    likelihood: Likelihood,
-    cross: Tensor,
-    prior_variance: Tensor,
-    rule: PredictiveRule = "integral",
-) -> Tensor:
-    """Class probabilities (..., classes, Q) of the mixture of the chains, by the named rule."""
-    mean, variance = predictive_moments(result, prior, cross, prior_variance)
-    return likelihood.predict_mixture(mean, variance, rule)
 
 
 def draw_latents(

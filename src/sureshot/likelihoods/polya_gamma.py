@@ -1,4 +1,4 @@
-"""Polya-Gamma variables PG(h, z): draws, moments, density and divergence.
+"""Polya-Gamma variables PG(h, z): draws and moments.
 
 A logistic factor becomes Gaussian once a Polya-Gamma variable is known (Polson et al. 2013, theorem 1):
 ``sigma(f)^h = 2^-h exp(h f / 2) E[exp(-omega f^2 / 2)]`` with omega ~ PG(h, 0), and given f the variable has
@@ -53,8 +53,6 @@ _CHUNK = 1 << 20  # draws held at a time when sums of draws are needed
 _SMALL = 4096  # below so many pending draws a round costs its call overhead only, so several proposals are free
 _SUMMED_BELOW = 256  # of h: sums of unit draws below, the shifted gamma from there on
 _SPLIT = 2.5  # of x: both forms of the acceptance probability are exact to rounding here
-_CONTOUR_NODES = 80
-_CONTOUR_REACH = 7.0  # exp(-7^2) = 5e-22
 
 
 def _tanh_ratio_series() -> list[Fraction]:
@@ -70,7 +68,6 @@ _RATIO = [float(a) for a in _tanh_ratio_series()]
 _LOG_COSH = [0.0] + [float(a / (2 * k + 2)) for k, a in enumerate(_tanh_ratio_series())]
 _THIRD = [float(4 * k * (k - 1) * a) for k, a in enumerate(_tanh_ratio_series())][2:]
 _VARIANCE = [float(-2 * k * a) for k, a in enumerate(_tanh_ratio_series())][1:]
-_DIVERGENCE = [0.0] + [float(-a * k / (2 * k + 2)) for k, a in enumerate(_tanh_ratio_series())]
 
 
 def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
@@ -105,86 +102,12 @@ def log_cosh_half(c_squared: Tensor) -> Tensor:
     return torch.where(small, _polynomial(near, _LOG_COSH), closed)
 
 
-def polya_gamma_mean(h: Tensor | float, z: Tensor) -> Tensor:
-    """``E[PG(h, z)] = h tanh(z/2) / (2z)`` for any real h >= 0; h and z broadcast."""
-    return _checked_shape_parameter(h) * half_tanh_ratio(z.square())
-
-
-def polya_gamma_variance(h: Tensor | float, z: Tensor) -> Tensor:
-    """``Var[PG(h, z)] = h (2 tanh(z/2) - z sech^2(z/2)) / (4 z^3)`` for any real h >= 0; h and z broadcast."""
-    h = _checked_shape_parameter(h)
+def polya_gamma_variance(z: Tensor) -> Tensor:
+    """``Var[PG(1, z)] = (2 tanh(z/2) - z sech^2(z/2)) / (4 z^3)``."""
     small, near, c = _small_and_large(z.square())
     decay = torch.exp(-c)
     closed = (torch.tanh(c / 2) / 2 - c * decay / (1 + decay).square()) / c**3
-    return h * torch.where(small, _polynomial(near, _VARIANCE), closed)
-
-
-def polya_gamma_kl(h: Tensor | float, c: Tensor) -> Tensor:
-    """``KL(PG(h, c) || PG(h, 0)) = h log cosh(c/2) - (h c / 4) tanh(c/2)``, in nats, for any real h >= 0."""
-    h = _checked_shape_parameter(h)
-    small, near, far = _small_and_large(c.square())
-    closed = far / 2 + torch.nn.functional.softplus(-far) - math.log(2.0) - far / 4 * torch.tanh(far / 2)
-    return h * torch.where(small, _polynomial(near, _DIVERGENCE), closed)
-
-
-def polya_gamma_log_density(x: Tensor, h: Tensor | float, z: Tensor | float, terms: int = 64) -> Tensor:
-    """Log density of PG(h, z) at x, for any real h > 0.
-
-    The alternating series of Polson et al. (2013, section 2.2) wherever it keeps 12 digits. For large x or h
-    its terms cancel; there the Laplace transform is inverted by the trapezoid rule on a parabola through its
-    saddle point, accurate to about 11 digits for every x and h. The arguments are broadcast; the log density is -inf at
-    x <= 0. 64 terms suffice wherever the series is used for h < 100; with fewer, the inversion takes over.
-    """
-    wide = torch.promote_types(x.dtype, torch.float64)
-    shape_parameter = torch.as_tensor(_checked_shape_parameter(h), dtype=wide, device=x.device)
-    if not bool((shape_parameter > 0).all()):
-        raise ValueError("h must be > 0 for a density: PG(0, z) is a point mass at 0.")
-    location = torch.as_tensor(z, dtype=wide, device=x.device)
-    positive, shape_parameter, location = torch.broadcast_tensors(x.to(wide), shape_parameter, location)
-    inside = positive > 0
-    positive = torch.where(inside, positive, torch.ones_like(positive))
-    series, reliable = _series_log_density(positive, shape_parameter, terms)
-    log_density = torch.where(reliable, series, _inverted_log_density(positive, shape_parameter))
-    tilt = shape_parameter * log_cosh_half(location.square()) - location.square() * positive / 2
-    return torch.where(inside, log_density + tilt, -math.inf).to(x.dtype)
-
-
-def _series_log_density(x: Tensor, h: Tensor, terms: int) -> tuple[Tensor, Tensor]:
-    """Log density of PG(h, 0) by the alternating series, and where it can be relied on."""
-    n = torch.arange(terms, dtype=x.dtype, device=x.device)
-    x_, h_ = x.unsqueeze(-1), h.unsqueeze(-1)
-    size = torch.lgamma(n + h_) - torch.lgamma(n + 1) + torch.log(2 * n + h_) - (2 * n + h_).square() / (8 * x_)
-    largest = size.amax(-1)  # (...), as size is (..., terms)
-    total = (torch.exp(size - largest.unsqueeze(-1)) * (1 - 2 * (n % 2))).sum(-1)
-    reliable = (total > 1e-4) & (size[..., -1] - largest < -37.0)
-    log_total = torch.log(torch.where(reliable, total, torch.ones_like(total)))
-    scale = (h - 1) * math.log(2.0) - torch.lgamma(h) - 0.5 * torch.log(2 * math.pi * x**3)
-    return scale + largest + log_total, reliable
-
-
-def _inverted_log_density(x: Tensor, h: Tensor) -> Tensor:
-    """Log density of PG(h, 0) from its Laplace transform cosh(sqrt(s/2))^-h, singular at s <= -pi^2/2.
-
-    On s = -pi^2/2 + mu (1 + iu)^2 the integrand is nearly exp(-x mu u^2) when mu puts u = 0 at the saddle
-    point, where the mean of the tilted distribution is x.
-    """
-    branch = -(math.pi**2) / 2
-    log_mu = torch.log(h / x + (h / x).square() / 8)
-    for _ in range(16):  # contracts by at least a half, as the mean falls between mu^-1/2 and mu^-1
-        w = torch.sqrt(torch.complex(branch + log_mu.exp(), torch.full_like(x, 1e-12)) / 2)
-        log_mu = log_mu + torch.log(h * (torch.tanh(w) / (4 * w)).real / x)
-    kappa = torch.maximum(x * log_mu.exp(), torch.full_like(x, 8.0))  # narrow enough a parabola, also for small h
-    mu = (kappa / x).unsqueeze(-1)
-    step = _CONTOUR_REACH / _CONTOUR_NODES
-    u = step * torch.arange(_CONTOUR_NODES, dtype=x.dtype, device=x.device) / kappa.sqrt().unsqueeze(-1)
-    direction = torch.complex(torch.ones_like(u), u)  # (..., nodes)
-    w = torch.sqrt((branch + mu * direction.square()) / 2)
-    log_cosh = w + torch.log1p(torch.exp(-2 * w)) - math.log(2.0)
-    exponent = x.unsqueeze(-1) * (branch + mu * direction.square()) - h.unsqueeze(-1) * log_cosh
-    peak = exponent[..., :1].real
-    values = (torch.exp(exponent - peak) * direction).real
-    integral = step * (values.sum(-1) - values[..., 0] / 2)
-    return torch.log(integral) + peak.squeeze(-1) + torch.log(2 * mu.squeeze(-1) / math.pi) - 0.5 * torch.log(kappa)
+    return torch.where(small, _polynomial(near, _VARIANCE), closed)
 
 
 @torch.no_grad()
@@ -238,7 +161,7 @@ def _working_dtype(device: torch.device) -> torch.dtype:
 
 def _draw_large(h: Tensor, z: Tensor, generator: torch.Generator | None) -> Tensor:
     """The shifted gamma with the mean, variance and third cumulant of PG(h, z); h and z (n,)."""
-    mean, variance, third = half_tanh_ratio(z.square()), polya_gamma_variance(1.0, z), _third_cumulant(z)
+    mean, variance, third = half_tanh_ratio(z.square()), polya_gamma_variance(z), _third_cumulant(z)
     shift = mean - 2 * variance.square() / third
     gamma = torch._standard_gamma(h * 4 * variance**3 / third.square(), generator=generator)
     return h * shift + third / (2 * variance) * gamma
@@ -325,13 +248,6 @@ def _acceptance_probability(inverse: Tensor) -> Tensor:
     x = inverse.index_select(0, far).reciprocal_()
     leading = (math.pi / 2) ** 1.5 * x * x.sqrt() * torch.exp(0.5 / x - math.pi**2 / 8 * x)
     return r.index_copy_(0, far, leading * (1 - 3 * torch.exp(-(math.pi**2) * x)))
-
-
-def _checked_shape_parameter(h: Tensor | float) -> Tensor | float:
-    values = torch.as_tensor(h)
-    if not bool(((values >= 0) & torch.isfinite(values)).all()):
-        raise ValueError(f"h must be finite and >= 0, got {_worst(values, ~(values >= 0) | values.isinf())}.")
-    return h
 
 
 def _checked_counts(h: Tensor | int, device: torch.device) -> Tensor:
