@@ -257,13 +257,6 @@ def test_copies_are_equal_and_other_values_are_not(kernel: Expression) -> None:
         assert other.replace(**{name: value}) == kernel
 
 
-@everywhere
-def test_stationary_kernels_and_no_others_ignore_translation(kernel: Expression) -> None:
-    x, z = _rows(8), _rows(5, seed=1)
-    moved = (kernel(x + 3.0, z + 3.0) - kernel(x, z)).abs().max().item()
-    assert (moved < 1e-10) == kernel.stationary
-
-
 @pytest.mark.parametrize("columns", [(0, 2), (3,)])
 def test_columns_left_out_do_not_matter(columns: tuple[int, ...]) -> None:
     x, z = _rows(6), _rows(6, seed=1)

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from sureshot.metrics import (
     apply_temperature,
-    classwise_ece,
     expected_calibration_error,
     fit_temperature,
-    maximum_calibration_error,
     negative_log_likelihood,
     reliability_curve,
 )
@@ -30,7 +28,6 @@ def test_full_confidence_falls_into_the_last_bin() -> None:
     probabilities = two_columns([0.95, 1.0])
     y = [0, 1]  # right, wrong
     assert expected_calibration_error(probabilities, y) == pytest.approx(0.475)
-    assert maximum_calibration_error(probabilities, y) == pytest.approx(0.475)
     assert reliability_curve(probabilities, y).count.tolist() == [0] * 14 + [2]
 
 
@@ -58,22 +55,18 @@ def test_hand_computed_errors() -> None:
     assert curve.gap[[5, 8]] == pytest.approx([low_gap, high_gap])
     assert np.isnan(curve.confidence).sum() == np.isnan(curve.accuracy).sum() == 8
     assert expected_calibration_error(probabilities, y, 10) == pytest.approx((2 * low_gap + 3 * high_gap) / 5)
-    assert maximum_calibration_error(probabilities, y, 10) == pytest.approx(high_gap)
+    assert curve.maximum_error() == pytest.approx(high_gap)
 
 
 def test_minimum_count_leaves_rare_bins_out() -> None:
     probabilities = two_columns([0.99] + [0.75] * 4)
     y = [1, 0, 0, 0, 1]
-    assert maximum_calibration_error(probabilities, y) == pytest.approx(0.99)
-    assert maximum_calibration_error(probabilities, y, min_count=2) == pytest.approx(0.0)
-    assert maximum_calibration_error(probabilities, y, min_count=9) == 0.0
-
-
-def test_classwise_by_hand() -> None:
-    # Column 0 promises 0.8 twice and holds once (gap 0.3); column 1 promises 0.2 twice and holds once.
-    assert classwise_ece([[0.8, 0.2], [0.8, 0.2]], [0, 1], n_bins=5) == pytest.approx(0.3)
-    # A probability of exactly zero belongs to the first bin.
-    assert classwise_ece([[1.0, 0.0], [0.9, 0.1]], [0, 0], n_bins=5) == pytest.approx(0.05)
+    curve = reliability_curve(probabilities, y)
+    assert curve.maximum_error() == pytest.approx(0.99)
+    assert curve.maximum_error(min_count=2) == pytest.approx(0.0)
+    assert curve.maximum_error(min_count=9) == 0.0
+    with pytest.raises(ValueError, match="min_count"):
+        curve.maximum_error(min_count=0)
 
 
 def test_a_calibrated_predictor_has_a_small_error() -> None:
@@ -82,7 +75,6 @@ def test_a_calibrated_predictor_has_a_small_error() -> None:
     y = (rng.random((40_000, 1)) > probabilities.cumsum(axis=1)).sum(axis=1).clip(max=3)
     # Each of 15 bins of about 2700 has a standard error below 0.01.
     assert expected_calibration_error(probabilities, y) < 0.01
-    assert classwise_ece(probabilities, y) < 0.01
     assert expected_calibration_error(np.exp(apply_temperature(np.log(probabilities), 0.5)), y) > 0.05
 
 
@@ -90,8 +82,6 @@ def test_a_calibrated_predictor_has_a_small_error() -> None:
 def test_refuses_bins(n_bins: int) -> None:
     with pytest.raises(ValueError, match="n_bins"):
         expected_calibration_error([[0.5, 0.5]], [0], n_bins)
-    with pytest.raises(ValueError, match="min_count"):
-        maximum_calibration_error([[0.5, 0.5]], [0], min_count=n_bins)
 
 
 def sharpened(temperature: float, n: int = 20_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,9 +11,9 @@ bound points to the conjugate update itself, so a step of size rho moves towards
 with ``N(m0, P^-1)`` the prior of u. On all the data with rho = 1 this *is* a mean-field step. (Published
 variants with N/(2|B|) or with flipped signs in the bound are wrong, and fail this module's tests.)
 
-Two parametrisations: `InducingPrior.whitened`, ``k = Phi = Kxz L^-T`` with ``Kzz = L L'`` and prior N(0, I),
-which is the well-conditioned default, and `InducingPrior.inducing_values`, ``k = Kxz Kzz^-1`` with prior
-N(a, Kzz). The whitened one also serves exact low-rank features (residual zero).
+The parametrisation is a prior: `InducingPrior.whitened`, ``k = Phi = Kxz L^-T`` with ``Kzz = L L'`` and prior
+N(0, I), is well conditioned and also serves exact low-rank features (residual zero). The published one is
+``k = Kxz Kzz^-1`` with prior N(a, Kzz).
 
 Reference: Wenzel et al. 2019, "Efficient Gaussian process classification using Polya-Gamma data
 augmentation".
@@ -52,16 +52,6 @@ class InducingPrior:
         """``N(0, I)``: for features ``Phi = Kxz L^-T``, with the prior mean in the batch's offset."""
         zeros = torch.zeros(1, rank, dtype=dtype, device=device)
         return cls(torch.eye(rank, dtype=dtype, device=device), zeros, zeros, zeros.new_zeros(()))
-
-    @classmethod
-    def inducing_values(cls, Kzz: Tensor, prior_mean: Tensor) -> InducingPrior:
-        """``N(a 1, Kzz)``, with ``prior_mean`` a scalar or (..., C); needs a well-conditioned Kzz."""
-        factor = torch.linalg.cholesky(Kzz)
-        precision = torch.cholesky_inverse(factor)
-        column = prior_mean.reshape(1, 1) if prior_mean.dim() == 0 else prior_mean.unsqueeze(-1)
-        mean = column.expand(*column.shape[:-1], Kzz.shape[-1])
-        log_det = -2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return cls(precision, mean @ precision, mean, log_det)
 
 
 class NaturalGradientState(NamedTuple):

@@ -58,13 +58,6 @@ def listing(value: Any, name: str) -> list[Any]:
     return value
 
 
-def mapping(value: Any, name: str) -> Mapping[str, Any]:
-    """A mapping."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"the kernel's {name} must be a mapping, got {value!r}.")
-    return value
-
-
 def only_keys(config: Mapping[str, Any], known: set[str], needed: set[str] | None = None) -> None:
     """No entry beside the `known`, and all that are `needed`."""
     unknown = [key for key in config if key not in known]

@@ -210,7 +210,6 @@ class UnitSphere(Expression):
 
     base_kernel: Expression = part()
     center: Tensor | None = vector(default=None)
-    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = unit_rows(x1, self.center)

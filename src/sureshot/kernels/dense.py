@@ -73,7 +73,6 @@ class GPyTorchKernel(Expression):
     """A GPyTorch kernel of any other class, evaluated by itself; its raw parameters stay in the object."""
 
     module: Kernel = setting(_gpytorch)
-    preserves_stationarity = False
     in_files = False
 
     @property

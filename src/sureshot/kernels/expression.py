@@ -49,8 +49,6 @@ class Expression(ABC):
     roles: ClassVar[dict[str, Role]]
     gpytorch_classes: ClassVar[dict[type[Kernel], tuple[str, ...]]]
     """Those that compute the same, with their constructors' own arguments."""
-    preserves_stationarity: ClassVar[bool] = True
-    """Whether this kind of kernel is stationary when its parts are."""
     in_files: ClassVar[bool] = True
     """Whether JSON can hold it."""
 
@@ -105,11 +103,6 @@ class Expression(ABC):
         if x2 is not None and x1.shape[-2] != x2.shape[-2]:
             raise ValueError(f"diag=True pairs row i with row i: x1 has {x1.shape[-2]} rows and x2 has {x2.shape[-2]}.")
         return self.values(x1, x1 if x2 is None else x2, True)
-
-    @property
-    def stationary(self) -> bool:
-        """Whether the kernel is known to depend on the differences of rows only."""
-        return self.preserves_stationarity and all(part.stationary for _, part in self._parts())
 
     @property
     def width(self) -> int | None:

@@ -119,7 +119,6 @@ class Linear(Leaf):
     """``sum_d v_d x_d x'_d``."""
 
     variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
-    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self.features(x1)
@@ -141,7 +140,6 @@ class CenteredLinear(Leaf):
 
     center: Tensor = vector()
     variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
-    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self.features(x1)
@@ -173,7 +171,6 @@ class Brownian(Leaf):
     """
 
     variance: Tensor = columns(default=1.0, natural=lambda width: 1 / width)
-    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         variance = self._row(self.variance, x1)
@@ -191,7 +188,6 @@ class Cosine(Leaf):
     """
 
     center: Tensor | None = vector(default=None)
-    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = unit_rows(x1, self.center)
@@ -241,7 +237,6 @@ class Polynomial(Leaf):
     power: int = setting(checks.power)
     offset: Tensor = scalar(default=1.0)
     n_features: int | None = setting(checks.width, default=None)
-    preserves_stationarity = False
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         first = self._scaled(x1)

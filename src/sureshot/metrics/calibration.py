@@ -10,8 +10,7 @@ Temperature scaling divides the logits by one number T > 0. T is found by the ne
 by minimising a calibration error, which rewards hiding what the classifier knows.
 
 References: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning"
-(2015); Guo et al., "On calibration of modern neural networks" (2017); Kull et al., "Beyond temperature
-scaling" (2019).
+(2015); Guo et al., "On calibration of modern neural networks" (2017).
 """
 
 from __future__ import annotations
@@ -82,34 +81,6 @@ def expected_calibration_error(
 ) -> float:
     """Gap between confidence and accuracy, averaged over predictions (0 is best, 1 worst)."""
     return reliability_curve(probabilities, y, n_bins, classes=classes).expected_error
-
-
-def maximum_calibration_error(
-    probabilities: ArrayLike,
-    y: ArrayLike,
-    n_bins: int = DEFAULT_BINS,
-    *,
-    min_count: int = 1,
-    classes: ArrayLike | None = None,
-) -> float:
-    """Largest gap between confidence and accuracy among bins of at least ``min_count`` predictions.
-
-    A bin of three predictions can have any gap by chance: raise ``min_count`` to compare methods.
-    """
-    return reliability_curve(probabilities, y, n_bins, classes=classes).maximum_error(min_count)
-
-
-def classwise_ece(
-    probabilities: ArrayLike, y: ArrayLike, n_bins: int = DEFAULT_BINS, *, classes: ArrayLike | None = None
-) -> float:
-    """Calibration error of every class's own probability, averaged over classes (Kull et al. 2019).
-
-    Each column is binned by itself and compared with how often its class was true, so it sees what the largest
-    probability hides: which classes are promised too often.
-    """
-    p, truth = check_prediction(probabilities, y, classes)
-    errors = [_binned(p[:, c], truth == c, n_bins).expected_error for c in range(p.shape[1])]
-    return float(np.mean(errors))
 
 
 def _binned(confidence: NDArray[np.float64], correct: NDArray[np.bool_], n_bins: int) -> ReliabilityCurve:

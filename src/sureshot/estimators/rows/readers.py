@@ -41,11 +41,6 @@ class Reader(ABC):
         """Whether rows are kept in columns that mean something one by one."""
         return True
 
-    @property
-    def fills_gaps(self) -> bool:
-        """Whether later rows may have gaps."""
-        return False
-
     def names_of(self, columns: Columns) -> tuple[str, ...] | None:
         """Names of the columns in which rows are kept, where these have any."""
         return None
@@ -198,11 +193,6 @@ class TableReader(Reader):
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
         return self.as_learnt(checked) if fitting else checked
-
-    @property
-    def fills_gaps(self) -> bool:
-        """See `Reader.fills_gaps`: of columns with names, which are learnt from as a DataFrame."""
-        return self.encoder is not None or self.medians is not None
 
     def names_of(self, columns: Columns) -> tuple[str, ...] | None:
         """See `Reader.names_of`."""

@@ -13,7 +13,6 @@ from sureshot.meta.evaluation.evaluate import (
     Evaluation,
     FittedTemperature,
     evaluate,
-    fit_on_validation,
 )
 from sureshot.meta.evaluation.out_of_episode import Detection, OutOfEpisode
 from sureshot.meta.evaluation.robustness import CorruptedScores, Robustness
@@ -37,5 +36,4 @@ __all__ = [
     "TaskScores",
     "compare",
     "evaluate",
-    "fit_on_validation",
 ]

@@ -164,24 +164,6 @@ def evaluate(
     )
 
 
-def fit_on_validation(
-    learner: Learner,
-    validation: LabelledSet,
-    protocol: EpisodeProtocol,
-    *,
-    n_tasks: int = VALIDATION_TASKS,
-    seed: int = 0,
-    batch_size: int | None = None,
-) -> FittedTemperature:
-    """The temperature of lowest negative log-likelihood on tasks of validation classes.
-
-    If there are fewer validation classes than the protocol's way, tasks of all of them are used; the result says so.
-    Tasks of many ways are fewer than `n_tasks`, so that their probabilities fit into memory.
-    """
-    answers, used, n_answered = _validation_answers(learner, validation, protocol, n_tasks, seed, batch_size)
-    return FittedTemperature(temperature_of(*answers), used, n_answered)
-
-
 def _validation_answers(
     learner: Learner,
     validation: LabelledSet,
