@@ -57,7 +57,8 @@ def fit_joint_one_vs_each(
     fit = fit_mean_field(prior, Logistic(), won, None, 2, max_steps, tolerance)
     posterior = prior.condition(fit.sites)
     alpha = pairs_to_classes(posterior.alpha.squeeze(-2), y, n_classes)  # (..., C, N)
-    half = posterior.half().squeeze(-3).unflatten(-1, (y.shape[-1], n_classes - 1))  # (..., M, N, C - 1)
+    whitened = posterior.whitened(torch.eye(won.shape[-1]).to(Kxx)).squeeze(-3)
+    half = whitened.unflatten(-1, (y.shape[-1], n_classes - 1))  # (..., M, N, C - 1)
     coefficients = pairwise_differences(y, n_classes, Kxx.dtype)  # (..., N, C - 1, C)
     return JointPosterior(
         mean=alpha @ Kxx,

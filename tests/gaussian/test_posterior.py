@@ -60,7 +60,7 @@ def test_posterior_moments(problem):
     expected_mean, expected_covariance = dense(gram, mean, sites)
     torch.testing.assert_close(posterior.mean, expected_mean, **CLOSE)
     torch.testing.assert_close(posterior.variance, expected_covariance.diagonal(dim1=-2, dim2=-1), **CLOSE)
-    half_gram = posterior.half() @ gram
+    half_gram = posterior.whitened(gram)
     torch.testing.assert_close(gram - half_gram.mT @ half_gram, expected_covariance, **CLOSE)
     alpha = torch.linalg.solve(gram, (expected_mean - mean).unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(posterior.alpha, alpha, **CLOSE)
@@ -146,7 +146,7 @@ def test_gradients_of_the_log_evidence(problem):
     w, b = (part.clone().requires_grad_() for part in sites)
     dK, da, dw, db = torch.autograd.grad(dense_gradient_target(gram, a, Sites(w, b)), [gram, a, w, b])
     posterior = GramPrior(gram, a).condition(Sites(w, b))
-    alpha, half = posterior.alpha, posterior.half()
+    alpha, half = posterior.alpha, posterior.whitened(torch.eye(N, dtype=gram.dtype))
     outer = alpha.unsqueeze(-1) * alpha.unsqueeze(-2) - half.mT @ half
     torch.testing.assert_close(0.5 * outer, 0.5 * (dK + dK.mT), **CLOSE)
     torch.testing.assert_close(alpha, da, **CLOSE)

@@ -43,10 +43,6 @@ class GramPosterior(SitePosterior, ProblemPosterior):
         """``E = L_B^-1 W^1/2 cross`` (..., C, N, Q): ``E'E`` is what the data explain of the prior covariance."""
         return torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
 
-    def half(self) -> Tensor:
-        """``L_B^-1 W^1/2`` (..., C, N, N), so that ``half' half = W^1/2 B^-1 W^1/2``."""
-        return torch.linalg.solve_triangular(self.factor, torch.diag_embed(self.root), upper=False)
-
     def trace(self) -> Tensor:
         """See `SitePosterior.trace`."""
         return trace_of_inverse(self.factor)
