@@ -6,7 +6,7 @@ by whichever likelihood its latents become probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -31,13 +31,17 @@ def entropies(
 
 
 def average_and_entropy(
-    mean: Tensor, spread: Tensor, probabilities: Callable[[Tensor], Tensor]
+    mean: Tensor,  # this and the next two as in `entropies`
+    spread: Tensor,
+    probabilities: Callable[[Tensor], Tensor],
+    weights: Sequence[float] | None = None,  # S, of the chains, which sum to one; equal by default
 ) -> tuple[Tensor, Tensor]:
-    """Mean probabilities (C, Q) and the mean entropy of probabilities (Q,); arguments as in `entropies`."""
+    """Mean probabilities (C, Q) and the mean entropy of probabilities (Q,)."""
     points = standard_normal_points(mean.shape[1], N_DRAWS, mean.dtype, mean.device)  # (P, L)
-    share = 1 / (len(points) * len(mean))
+    weights = [1 / len(mean)] * len(mean) if weights is None else weights
     average, aleatoric = mean.new_zeros(()), mean.new_zeros(())
-    for chain_mean, chain_spread in zip(mean, spread, strict=True):
+    for weight, chain_mean, chain_spread in zip(weights, mean, spread, strict=True):
+        share = weight / len(points)
         displaced = displacement(chain_mean, chain_spread)
         for block in points.split(DRAWS_AT_ONCE):
             drawn = probabilities(chain_mean + displaced(block))

@@ -20,14 +20,14 @@ from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.classes.class_fitted import ClassFitted, ClassPredictor, NoInfluence, left_out_by_folds
-from sureshot.estimators.classes.uncertainty import entropy
+from sureshot.estimators.classes.uncertainty import average_and_entropy, entropy
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merged_rows
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, within_range
 from sureshot.estimators.search.rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.kernels import Expression
-from sureshot.likelihoods.quadrature import displacement, standard_normal_points
+from sureshot.likelihoods import Logistic, OneVsEach
 from sureshot.structure.canonical import canonical
 from sureshot.structure.leave_one_out import left_out, of_classes
 from sureshot.structure.one_class import one_class_probabilities
@@ -39,7 +39,6 @@ from sureshot.structure.whitened import Whitened
 from sureshot.structure.without_rows import moments_without
 
 _FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
-_N_POINTS = 64
 
 
 @dataclass(frozen=True)
@@ -169,18 +168,11 @@ class SearchPredictor(ClassPredictor):
     def _drawn(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """Probabilities (Q, C) by the latents' whole posterior, and the mean entropy (Q,) of what is drawn from it."""
         means, covariances = moments(self.state, queries)
-        points = standard_normal_points(means.shape[1], _N_POINTS, means.dtype, means.device)
-        average, aleatoric = queries.new_zeros(len(queries), self.n_classes), queries.new_zeros(len(queries))
-        for weight, mean, covariance in zip(self.weights, means, covariances, strict=True):
-            drawn = (mean + displacement(mean, covariance)(points)) / temperature  # (P, L, Q)
-            if mean.shape[0] == 1:
-                second = torch.sigmoid(drawn)
-                p = torch.cat([1 - second, second], 1)
-            else:
-                p = torch.softmax(torch.nn.functional.logsigmoid(drawn.unsqueeze(2) - drawn.unsqueeze(1)).sum(2), 1)
-            average = average + weight * p.mean(0).mT
-            aleatoric = aleatoric + weight * entropy(p, 1).mean(0)
-        return average, aleatoric
+        likelihood = Logistic() if means.shape[1] == 1 else OneVsEach()
+        average, aleatoric = average_and_entropy(
+            means, covariances, lambda latents: likelihood.plug_in(latents / temperature), self.weights.tolist()
+        )
+        return average.mT, aleatoric
 
     def left_out(self, temperature: float) -> tuple[Tensor, Tensor]:
         """Probabilities (N, C) and outlier scores (N,) of the rows of the state, each without itself and its copies.
