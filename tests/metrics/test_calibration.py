@@ -13,6 +13,7 @@ from sureshot.metrics import (
     apply_temperature,
     expected_calibration_error,
     fit_temperature,
+    likeliest_temperature,
     negative_log_likelihood,
     reliability_curve,
 )
@@ -182,3 +183,13 @@ def test_refuses_bad_temperature_input() -> None:
 def test_rows_of_weight_zero_do_not_count() -> None:
     logits = [[1e7, 0], [0, 1e7], [1e7, 0]]
     assert fit_temperature(logits, [0, 1, 1], weight=[1, 1, 0]) == fit_temperature(logits[:2], [0, 1])
+
+
+def test_the_likeliest_temperature_is_between_what_was_thought_and_what_is_seen() -> None:
+    def loss(temperature: float) -> float:
+        return 0.5 * ((np.log(temperature) - 2.0) / 0.5) ** 2
+
+    precision, beforehand = 1 / 0.5**2, 1 / 0.6**2
+    expected = (precision * 2.0 + beforehand * np.log(3.0)) / (precision + beforehand)
+    assert np.log(likeliest_temperature(loss, 3.0, 0.6)) == pytest.approx(expected, abs=1e-4)
+    assert likeliest_temperature(loss, 3.0, 0.6, bounds=(0.1, 4.0)) == pytest.approx(4.0, rel=1e-3)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from sureshot.data.labelled import places_within_classes
+from sureshot.metrics import likeliest_temperature
 
 _COLDEST, _HOTTEST = 1e-4, 1e7  # cosines ask for small ones, densities in many dimensions for large ones
 _SPREAD = 2.0  # standard deviation of log temperatures beforehand
@@ -29,32 +29,27 @@ def loss_and_temperature(
     """
     scores = scores.double()
     scores = scores - scores.amax(-1, keepdim=True)
+    rows = len(y) if worth is None else worth
     own = scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
-    def loss(log_temperature: float) -> float:
-        inverse = math.exp(-log_temperature)
+    def loss(temperature: float) -> float:
+        inverse = 1 / temperature
         return float((torch.logsumexp(scores * inverse, -1) - own * inverse).mean())
-
-    def objective(log_temperature: float) -> float:
-        beforehand = 0.5 * ((log_temperature - math.log(usual)) / _SPREAD) ** 2
-        return loss(log_temperature) + beforehand / (len(y) if worth is None else worth)
 
     def newton_step(log_temperature: float) -> float:
         inverse = math.exp(-log_temperature)
         share = torch.softmax(scores * inverse, -1)
         mean = (share * scores).sum(-1)
         spread = (share * scores.square()).sum(-1) - mean.square()
-        rows = len(y) if worth is None else worth
         slope = inverse * float((own - mean).mean()) + (log_temperature - math.log(usual)) / _SPREAD**2 / rows
         curvature = inverse * float((mean - own).mean()) + inverse**2 * float(spread.mean()) + 1 / _SPREAD**2 / rows
         return slope / curvature if curvature > 0 else 0.0
 
-    coldest, hottest = math.log(_COLDEST), math.log(_HOTTEST)
-    options = {"xatol": 1e-7}
-    found = float(minimize_scalar(objective, bounds=(coldest, hottest), method="bounded", options=options).x)
+    bounds = _COLDEST, _HOTTEST
+    found = math.log(likeliest_temperature(lambda t: rows * loss(t), usual, _SPREAD, bounds, tolerance=1e-7))
     # Values say no more than half of the digits: a step of Newton's says the others.
-    found = min(max(found - newton_step(found), coldest), hottest)
-    return loss(found), math.exp(found)
+    temperature = min(max(math.exp(found - newton_step(found)), _COLDEST), _HOTTEST)
+    return loss(temperature), temperature
 
 
 def left_out_temperature(

@@ -16,6 +16,7 @@ from sureshot.metrics.calibration import (
     apply_temperature,
     expected_calibration_error,
     fit_temperature,
+    likeliest_temperature,
     reliability_curve,
 )
 from sureshot.metrics.detection import RiskCoverage, auroc_unknown, selective_risk
@@ -41,6 +42,7 @@ __all__ = [
     "fit_temperature",
     "forgetting",
     "harmonic_mean",
+    "likeliest_temperature",
     "negative_log_likelihood",
     "performance_drop",
     "reliability_curve",

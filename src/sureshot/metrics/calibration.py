@@ -16,11 +16,13 @@ References: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilit
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax
 
 from sureshot.metrics.validation import check_prediction, true_columns
@@ -143,6 +145,23 @@ def fit_temperature(
         logger.warning("fit_temperature: every temperature below %g is worse; it is the upper bound.", high)
         return float(high)
     return float(np.exp(-brentq(slope, hottest, coldest, xtol=1e-10)))
+
+
+def likeliest_temperature(
+    loss: Callable[[float], float],  # of a temperature: minus the log probability of all labels, in nats
+    usual: float,  # the temperature beforehand
+    spread: float,  # how far it may be from that: the standard deviation of its logarithm
+    bounds: tuple[float, float] | None = None,  # of the temperature; a factor of 400 from the usual one by default
+    tolerance: float = 1e-4,  # of its logarithm
+) -> float:
+    """The most probable temperature where temperatures are log-normal beforehand; for any loss, by its values alone."""
+    centre = math.log(usual)
+    low, high = (centre - 6.0, centre + 6.0) if bounds is None else map(math.log, bounds)
+
+    def objective(point: float) -> float:
+        return loss(math.exp(point)) + 0.5 * ((point - centre) / spread) ** 2
+
+    return math.exp(minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": tolerance}).x)
 
 
 def apply_temperature(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD
+from sureshot.metrics import likeliest_temperature
 
 MAX_CACHED_MOMENTS = 2**27  # numbers that are kept, 1 GB; the others are computed for every temperature
 
@@ -22,20 +20,17 @@ def calibrated_temperature(
     codes: np.ndarray,  # (n,), their classes
 ) -> float:
     """What to divide the latents by; see `IncrementalClassifier.calibrate`."""
-    usual = math.log(fitted.usual_temperature)
     kept = _cached_moments(MAX_CACHED_MOMENTS, fitted, blocks)
 
-    def loss(log_temperature: float) -> float:
+    def loss(temperature: float) -> float:
         parts = [
-            fitted.answers(fitted.predictor.moments(block) if known is None else known, math.exp(log_temperature))
+            fitted.answers(fitted.predictor.moments(block) if known is None else known, temperature)
             for block, known in zip(blocks, kept, strict=True)
         ]
         chosen = torch.cat(parts).cpu().numpy()[np.arange(len(codes)), codes]
-        beforehand = 0.5 * ((log_temperature - usual) / TEMPERATURE_SPREAD) ** 2
-        return -float(np.log(np.maximum(chosen, 1e-300)).mean()) + beforehand / len(codes)
+        return -float(np.log(np.maximum(chosen, 1e-300)).sum())
 
-    found = minimize_scalar(loss, bounds=(usual - 6.0, usual + 6.0), method="bounded", options={"xatol": 1e-4})
-    return math.exp(found.x)
+    return likeliest_temperature(loss, fitted.usual_temperature, TEMPERATURE_SPREAD)
 
 
 def _cached_moments(budget: int, fitted: ClassFitted, blocks: list[Tensor]) -> list[tuple[Tensor, ...] | None]:

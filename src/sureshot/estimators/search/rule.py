@@ -18,11 +18,12 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.metrics import likeliest_temperature
 from sureshot.structure.least_squares import LeastSquaresMeans, means_left_out, means_of_queries_without
 from sureshot.structure.leave_one_out import LeftOut, left_out
 from sureshot.structure.prediction import averaged_probabilities
@@ -136,7 +137,11 @@ def chosen_rule(
         return INTEGRAL
     out = left_out(state)
     if predictive == "plug_in":
-        return Chosen("plug_in", _temperature(state, out))
+
+        def loss_at(temperature: float) -> float:
+            return float(_loss(state, out, out.mean, "plug_in", temperature))
+
+        return Chosen("plug_in", likeliest_temperature(loss_at, 1.0, TEMPERATURE_SPREAD))
     losses = {scale: _stacked(state, out, scale) for scale in SCALES}
     scale = min(losses, key=lambda one: losses[one][0])
     loss, weights = losses[scale]
@@ -150,15 +155,6 @@ def _loss(state: SmcState, out: LeftOut, mean: Tensor, rule: PredictiveRule, tem
     p = averaged_probabilities(mean, out.covariance, out.weights, temperature, rule)
     own = p[torch.arange(len(p)), state.y[out.copies.first]]
     return -(out.copies.evidence * own.clamp_min(_LEAST).log()).sum()
-
-
-def _temperature(state: SmcState, out: LeftOut) -> float:
-    def penalised(log_temperature: float) -> float:
-        loss = float(_loss(state, out, out.mean, "plug_in", math.exp(log_temperature)))
-        return loss + 0.5 * (log_temperature / TEMPERATURE_SPREAD) ** 2
-
-    found = minimize_scalar(penalised, bounds=(-4.0, 4.0), method="bounded", options={"xatol": 1e-3})
-    return math.exp(found.x)
 
 
 def _stacked(state: SmcState, out: LeftOut, scale: float) -> tuple[float, tuple[float, float]]:
