@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -37,7 +37,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_help_names_what_there_is(name: str) -> None:
-    stated = get_args(getattr(options, name.title()))[1].help
+    stated = get_args(get_type_hints(options.Classifier, include_extras=True)[name])[1].help
     assert sorted(re.findall(r"\w+", stated)) == sorted(NAMES[name])
 
 

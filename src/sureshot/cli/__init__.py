@@ -38,18 +38,8 @@ app = typer.Typer(
 )
 
 for _command in (
-    demo,
-    fit,
-    predict,
-    evaluate,
-    suggest,
-    update,
-    search,
-    sessions,
-    meta_train,
-    meta_evaluate,
-    meta_compare,
-    doctor,
+    *(demo, fit, predict, evaluate, suggest, update, search, sessions),
+    *(meta_train, meta_evaluate, meta_compare, doctor),
 ):
     app.command()(spread(_command))
 

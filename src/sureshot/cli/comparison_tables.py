@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -105,6 +106,13 @@ def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> ComparisonTabl
         tuple(better for _, better in columns),
         " ".join(notes),
     )
+
+
+def with_error(estimate: Estimate) -> str:
+    """With four digits; a single task has no error."""
+    if math.isnan(estimate.standard_error):
+        return f"{estimate.mean:.4f}"
+    return f"{estimate.mean:.4f} ± {estimate.standard_error:.4f}"
 
 
 def temperature_note(found: Evaluation) -> str:

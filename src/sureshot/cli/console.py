@@ -37,15 +37,21 @@ BROKEN_PIPE = 141
 
 
 class _Notes(logging.Handler):
-    """Log records as lines on whatever standard error is at the time; each once, as a file may be read twice."""
+    """Log records and warnings as lines on whatever standard error is at the time.
+
+    Each once, as a file may be read twice; Python's own memory of warnings is lost when filters change.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        level = "note" if record.levelno < logging.WARNING else "warning"
-        line = f"{level}: {one_line(record.getMessage())}\n"
+        self.show("note" if record.levelno < logging.WARNING else "warning", record.getMessage())
+
+    def show(self, level: str, message: str) -> None:
+        """Write a line, unless it has been written."""
+        line = f"{level}: {one_line(message)}\n"
         if line not in self._shown:
             sys.stderr.write(line)
         self._shown.add(line)
@@ -74,7 +80,7 @@ def guarded(
             warnings.simplefilter("ignore")
             if not quiet:
                 warnings.simplefilter("always", UserWarning)
-                warnings.showwarning = _warn_once()
+                warnings.showwarning = lambda message, *_, **__: handler.show("warning", str(message))
             yield
         sys.stdout.flush()
     except BrokenPipeError:
@@ -155,25 +161,17 @@ def _describe(error: Exception) -> str:
     return as_options(str(error)) or type(error).__name__
 
 
-def _warn_once() -> Callable[..., None]:
-    """A hook that shows each message once; Python's own memory of them is lost when filters change."""
-    shown: set[str] = set()
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = one_line(str(message))
-        if text not in shown:
-            sys.stderr.write(f"warning: {text}\n")
-        shown.add(text)
-
-    return show
-
-
 def _discard_output() -> None:
     """Let the interpreter flush at exit without a second complaint about the broken pipe."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
+
+
+def tell(found: dict[str, Any], show: Callable[[dict[str, Any]], None], as_json: bool) -> None:
+    """Print what a command has found: as JSON, or by `show` for people."""
+    (print_json if as_json else show)(found)
 
 
 def print_json(value: Any, path: Path | None = None, indent: int | None = None) -> None:

@@ -13,20 +13,8 @@ import typer
 from sureshot.cli import console
 
 _REQUIRED = (
-    "torch",
-    "gpytorch",
-    "scikit-learn",
-    "scipy",
-    "numpy",
-    "pandas",
-    "safetensors",
-    "typer",
-    "rich",
-    "matplotlib",
-    "jinja2",
-    "pillow",
-    "threadpoolctl",
-    "joblib",
+    *("torch", "gpytorch", "scikit-learn", "scipy", "numpy", "pandas", "safetensors"),
+    *("typer", "rich", "matplotlib", "jinja2", "pillow", "threadpoolctl", "joblib"),
 )
 _OPTIONAL = {
     "pyarrow": "reading Parquet files: python -m pip install 'sureshot[parquet]'",
@@ -38,10 +26,7 @@ def doctor(as_json: console.JsonOption = False) -> None:
     """Versions, device, threads, missing extras; exit status 1 if a needed package is missing."""
     with console.guarded(as_json):
         checks = examine()
-        if as_json:
-            console.print_json(checks)
-        else:
-            _print(checks)
+        console.tell(checks, _print, as_json)
         if checks["missing"]:
             raise typer.Exit(1)
 

@@ -24,12 +24,9 @@ def evaluate(
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
-        from sureshot.cli.reading import Reading
-
-        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
-        classifier = load_model(model, data)
+        classifier, how = load_model(model, data, files)
         import numpy as np
 
         from sureshot.cli.model import read_for_model
@@ -57,12 +54,13 @@ def evaluate(
             title = f"{model.name} on {data.resolve().name}"
             page = write_evaluation(classifier, table, probabilities, outlier, summary, report, title)
             summary["report"] = str(page)
-        if as_json:
-            console.print_json(summary)
-        else:
-            shown = [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None and k != "classes"]
-            console.print_table(("evaluated", ""), shown)
-            print_classes(summary.get("classes", []))
+        console.tell(summary, _print, as_json)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    shown = [(_NAMES.get(k, k), v) for k, v in summary.items() if v is not None and k != "classes"]
+    console.print_table(("evaluated", ""), shown)
+    print_classes(summary.get("classes", []))
 
 
 _NAMES = {

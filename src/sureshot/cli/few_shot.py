@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from sureshot.cli import options
 from sureshot.cli.console import note
@@ -70,18 +72,35 @@ def load(path: Path) -> LoadedLearner:
 class EvaluationOptions:
     """The options of a command that tests learners: on which data and tasks, and what is measured."""
 
-    on: options.FewShotData = None
-    option: options.DataOptions = None
+    on: Annotated[
+        str | None,
+        Option("--on", metavar="NAME", help=f"The data, by default those of the training: {options.FEW_SHOT_SETS}."),
+    ] = None
+    option: Annotated[
+        list[str] | None, Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
+    ] = None
     data: options.DataRoot = None
-    split: options.Split = "test"
-    way: options.Way = None
-    shots: options.Shots = None
-    queries: options.Queries = 15
-    tasks: options.Tasks = 3000
-    out_of_episode: options.OutOfEpisode = None
-    robustness: options.Robustness = None
-    corrupted: options.Corrupted = "both"
-    seed: options.TaskSeed = 0
+    split: Annotated[str, Option("--split", metavar="test|val", help="Whose classes to test on.")] = "test"
+    way: Annotated[int | None, Option("--way", min=2, help="Classes of a task; by default as in training.")] = None
+    shots: Annotated[
+        int | None, Option("--shots", min=1, help="Labelled rows of each class; by default as in training.")
+    ] = None
+    queries: Annotated[int, Option("--queries", min=1, help="Rows of each class to classify.")] = 15
+    tasks: Annotated[int, Option("--tasks", min=1, help="Tasks for accuracy and calibration, in 5 batches.")] = 3000
+    out_of_episode: Annotated[
+        int | None,
+        Option(
+            "--out-of-episode", min=0, help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."
+        ),
+    ] = None
+    robustness: Annotated[
+        int | None,
+        Option("--robustness", min=0, help="Tasks of corrupted images, 0 for none; 1000, or all if fewer."),
+    ] = None
+    corrupted: Annotated[
+        str, Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
+    ] = "both"
+    seed: Annotated[int, Option("--seed", min=0, help="Of the tasks.")] = 0
 
     def check(self) -> None:
         """Refuse what is none of the names that there are, or no KEY=VALUE."""

@@ -88,10 +88,7 @@ def fit(
                 title = f"Classifier of {data.resolve().name}"
                 page, summary["cross_validated"] = cross_validated_report(model, table, report, title)
             summary["report"] = str(page)
-        if as_json:
-            console.print_json(summary)
-        else:
-            _print(summary)
+        console.tell(summary, _print, as_json)
 
 
 def read_labelled(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from sureshot.cli import console, options
 from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load
 
 if TYPE_CHECKING:
-    from sureshot.cli.comparison_tables import Cell, ComparisonTable
+    from sureshot.meta.evaluation import Comparison
 
 
 def meta_compare(
@@ -51,9 +50,7 @@ def meta_compare(
             summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:
-            from sureshot.cli.comparison_tables import comparison_tables
-
-            _print(comparison_tables(found))
+            _print(found)
             if page is not None:
                 console.print_text(f"report: {page}")
 
@@ -81,15 +78,11 @@ def _folder(path: Path) -> str:
     return whole.name if whole.is_dir() else whole.parent.name
 
 
-def _print(tables: Sequence[ComparisonTable]) -> None:
-    for table in tables:
-        rows = [[_text(cell) for cell in row] for row in table.rows]
+def _print(found: Comparison) -> None:
+    from sureshot.cli.comparison_tables import comparison_tables, with_error
+    from sureshot.meta.evaluation import Estimate
+
+    for table in comparison_tables(found):
+        rows = [[with_error(cell) if isinstance(cell, Estimate) else cell for cell in row] for row in table.rows]
         console.print_table(table.columns, rows, table.heading)
         console.print_text(table.note)
-
-
-def _text(cell: Cell) -> object:
-    """Numbers with four digits; nothing where nothing was measured."""
-    if cell is None or isinstance(cell, str | float):
-        return cell
-    return f"{cell.mean:.4f}" if math.isnan(cell.standard_error) else f"{cell.mean:.4f} ± {cell.standard_error:.4f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
@@ -10,7 +9,6 @@ from sureshot.cli.few_shot import EvaluationOptions, load
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Evaluation
-    from sureshot.meta.evaluation.estimate import Estimate
 
 
 def meta_evaluate(
@@ -55,8 +53,10 @@ def meta_evaluate(
 
 
 def _print(found: Evaluation, summary: dict[str, Any]) -> None:
+    from sureshot.cli.comparison_tables import with_error
+
     accuracy = found.accuracy
-    right = _with_error(accuracy.over_episodes)
+    right = with_error(accuracy.over_episodes)
     if found.n_tasks > 1:
         right += "  95 % {:.4f} to {:.4f}".format(*accuracy.interval)
     rows: list[tuple[str, str]] = [
@@ -69,14 +69,14 @@ def _print(found: Evaluation, summary: dict[str, Any]) -> None:
     for name, calibration in found.calibration.items():
         suffix = "" if name == "none" else f" (temperature {calibration.temperature:.3f})"
         for score, label in (("nll", "NLL (nats)"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE")):
-            rows.append((label + suffix, _with_error(getattr(calibration, score))))
+            rows.append((label + suffix, with_error(getattr(calibration, score))))
     if found.out_of_episode is not None:
         for score, detection in found.out_of_episode.scores.items():
-            text = f"{_with_error(detection.per_episode)}  pooled {detection.pooled:.4f}"
+            text = f"{with_error(detection.per_episode)}  pooled {detection.pooled:.4f}"
             rows.append((f"out-of-episode AUROC, {score.replace('_', ' ')}", text))
     if found.robustness is not None:
         for corrupted in found.robustness.scores:
-            text = f"accuracy {_with_error(corrupted.accuracy)}  Brier {corrupted.brier.mean:.4f}"
+            text = f"accuracy {with_error(corrupted.accuracy)}  Brier {corrupted.brier.mean:.4f}"
             rows.append((f"{corrupted.kind.replace('_', ' ')}, severity {corrupted.severity}", text))
     if found.time is not None:
         time = found.time
@@ -90,10 +90,3 @@ def _print(found: Evaluation, summary: dict[str, Any]) -> None:
 def _described(found: Evaluation) -> str:
     protocol = found.protocol
     return f"{protocol.way} classes, {protocol.shots} shots, {protocol.queries} queries of each class"
-
-
-def _with_error(estimate: Estimate) -> str:
-    """A single task has no error."""
-    if math.isnan(estimate.standard_error):
-        return f"{estimate.mean:.4f}"
-    return f"{estimate.mean:.4f} ± {estimate.standard_error:.4f}"

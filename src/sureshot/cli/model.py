@@ -44,7 +44,6 @@ def read_for_model(
     Where no labels are wanted, the column of labels (`target`) is left out. Columns may be other than numbers if they
     are the model's, or `mixed` says so.
     """
-    how = as_fitted(model, how)
     names = how.check(path, target)
     if is_image_source(path):
         check_no_target(path, target)
@@ -109,11 +108,6 @@ def read_for_model(
         with naming(path):  # a cell that is none of its column is an error before anything is written
             encoder(X)
     return table._replace(X=X)
-
-
-def as_fitted(model: IncrementalClassifier, how: Reading) -> Reading:
-    """Options completed by how the file was read that the model was fitted on."""
-    return how.completed(getattr(model, "reading_", None))
 
 
 def _written(model: IncrementalClassifier) -> dict[str, WayOfWriting]:

@@ -9,11 +9,13 @@ from sureshot.data.checks import near
 from sureshot.data.file_kinds import check_source, table_suffix
 
 if TYPE_CHECKING:
+    from sureshot.cli.options import Files
+    from sureshot.cli.reading import Reading
     from sureshot.estimators.base import IncrementalClassifier
     from sureshot.persistence import Artifact
 
 
-def read_model_file(path: Path, data: Path | None = None) -> Artifact:
+def _read_model_file(path: Path, data: Path | None) -> Artifact:
     """What a model's file holds; the data that the model is asked about are at least files of a known kind."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a model's file, such as `sureshot fit` writes")
@@ -32,9 +34,13 @@ def read_model_file(path: Path, data: Path | None = None) -> Artifact:
     return artifact
 
 
-def load_model(path: Path, data: Path | None = None) -> IncrementalClassifier:
-    """The saved classifier."""
-    artifact = read_model_file(path, data)
+def load_model(path: Path, data: Path | None, files: Files) -> tuple[IncrementalClassifier, Reading]:
+    """The saved classifier, and how files are read that it is asked about: as the one was that it was fitted on."""
+    from sureshot.cli.reading import Reading
+
+    how = Reading.of(files)
+    artifact = _read_model_file(path, data)
     from sureshot.estimators.saved import classifier_of
 
-    return classifier_of(artifact)
+    model = classifier_of(artifact)
+    return model, how.completed(getattr(model, "reading_", None))

@@ -16,7 +16,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from sureshot.data.checks import near
 
@@ -48,7 +48,7 @@ def check_name(option: str, name: str, known: str, **elsewhere: str) -> None:
 
 LabelledData = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="DATA",
         help="Labelled rows: CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, a "
         "folder with a sub-folder for each class.",
@@ -56,57 +56,16 @@ LabelledData = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--target",
         "-t",
         metavar="COLUMN",
         help="The column of labels (of an NPZ file: the array, by default y or label).",
     ),
 ]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHARACTER",
-        help="Between cells: comma, semicolon, tab, bar, space or itself; else that stated at the fit, or found.",
-    ),
-]
-Encoding = Annotated[str | None, typer.Option(help="Of text files, such as utf-8, utf-16, latin-1; else found.")]
-Decimal = Annotated[str | None, typer.Option(metavar=".|,", help="The decimal sign; else found.")]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line has the names of columns (else they are 'column 1' and so on); by default as when "
-        "the model was fitted, else it has.",
-        show_default=False,
-    ),
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TOKEN", help="A further text of cells that are gaps, such as unknown; may be repeated."),
-]
-FoldCase = Annotated[
-    bool, typer.Option("--fold-case", help="Labels that differ in upper and lower case only are one class.")
-]
-Sheet = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of an Excel file; else that stated at the fit, or the first.")
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated."),
-]
-RowId = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        metavar="COLUMN",
-        help="Names of rows, each once: shown in what is written, never learnt; `fit` and `update` keep them for "
-        "corrections.",
-    ),
-]
 Kind = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="COLUMN=KIND",
         help="What a column holds, if not what it looks like: number, category, date, text, ignore; may be repeated.",
     ),
@@ -117,64 +76,61 @@ Kind = Annotated[
 class Files:
     """How files of rows are read."""
 
-    drop: Drop = None
-    row_id: RowId = None
-    separator: Separator = None
-    encoding: Encoding = None
-    decimal: Decimal = None
-    header: Header = None
-    missing: Missing = None
-    fold_case: FoldCase = False
-    sheet: Sheet = None
+    drop: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated."),
+    ] = None
+    row_id: Annotated[
+        str | None,
+        Option(
+            "--id",
+            metavar="COLUMN",
+            help="Names of rows, each once: shown in what is written, never learnt; `fit` and `update` keep them for "
+            "corrections.",
+        ),
+    ] = None
+    separator: Annotated[
+        str | None,
+        Option(
+            metavar="CHARACTER",
+            help="Between cells: comma, semicolon, tab, bar, space or itself; else that stated at the fit, or found.",
+        ),
+    ] = None
+    encoding: Annotated[str | None, Option(help="Of text files, such as utf-8, utf-16, latin-1; else found.")] = None
+    decimal: Annotated[str | None, Option(metavar=".|,", help="The decimal sign; else found.")] = None
+    header: Annotated[
+        bool | None,
+        Option(
+            "--header/--no-header",
+            help="Whether the first line has the names of columns (else they are 'column 1' and so on); by default as "
+            "when the model was fitted, else it has.",
+            show_default=False,
+        ),
+    ] = None
+    missing: Annotated[
+        list[str] | None,
+        Option(metavar="TOKEN", help="A further text of cells that are gaps, such as unknown; may be repeated."),
+    ] = None
+    fold_case: Annotated[
+        bool, Option("--fold-case", help="Labels that differ in upper and lower case only are one class.")
+    ] = False
+    sheet: Annotated[
+        str | None, Option(metavar="NAME", help="Of an Excel file; else that stated at the fit, or the first.")
+    ] = None
 
 
-ReportFolder = Annotated[
-    Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")
-]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's file, as fit, search and update write it.")]
-DataRoot = Annotated[
-    Path | None, typer.Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")
-]
+ReportFolder = Annotated[Path | None, Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")]
+Model = Annotated[Path, Argument(metavar="MODEL", help="A model's file, as fit, search and update write it.")]
+DataRoot = Annotated[Path | None, Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")]
 
 # demo
-DemoFolder = Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")]
+DemoFolder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")]
 
 # fit
-ModelFile = Annotated[
-    Path, typer.Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")
-]
-Kernel = Annotated[str, typer.Option(help=KERNELS + ".")]
-Likelihood = Annotated[str, typer.Option(help=LIKELIHOODS + ".")]
-Inference = Annotated[str, typer.Option(help=INFERENCES + ".")]
-Objective = Annotated[str, typer.Option(help=OBJECTIVES + ".")]
-Standardize = Annotated[
-    str, typer.Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false.")
-]
-Ensemble = Annotated[
-    bool,
-    typer.Option(
-        help="Average several settings by what they say of left-out rows, or choose one; a named --kernel has one.",
-    ),
-]
-Run = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="RUN",
-        help="Adapt a learner that `sureshot meta-train` trained, in place of all the above: its folder or file.",
-    ),
-]
-Strategy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"For classes that come over time, in place of all the above (docs/incremental.md): {STRATEGIES}.",
-    ),
-]
+ModelFile = Annotated[Path, Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")]
 FitSeed = Annotated[
     int | None,
-    typer.Option(
-        min=0, help="Fixes everything that is random, as random_state= in Python; it is fixed if not given, too."
-    ),
+    Option(min=0, help="Fixes everything that is random, as random_state= in Python; it is fixed if not given, too."),
 ]
 
 
@@ -182,65 +138,43 @@ FitSeed = Annotated[
 class Classifier:
     """Which classifier is fitted, and how."""
 
-    kernel: Kernel = "auto"
-    likelihood: Likelihood = "auto"
-    inference: Inference = "auto"
-    objective: Objective = "auto"
-    standardize: Standardize = "auto"
-    ensemble: Ensemble = True
-    checkpoint: Run = None
-    strategy: Strategy = None
+    kernel: Annotated[str, Option(help=KERNELS + ".")] = "auto"
+    likelihood: Annotated[str, Option(help=LIKELIHOODS + ".")] = "auto"
+    inference: Annotated[str, Option(help=INFERENCES + ".")] = "auto"
+    objective: Annotated[str, Option(help=OBJECTIVES + ".")] = "auto"
+    standardize: Annotated[
+        str, Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false.")
+    ] = "auto"
+    ensemble: Annotated[
+        bool,
+        Option(
+            help="Average several settings by what they say of left-out rows, or choose one; a named --kernel has one.",
+        ),
+    ] = True
+    checkpoint: Annotated[
+        Path | None,
+        Option(
+            metavar="RUN",
+            help="Adapt a learner that `sureshot meta-train` trained, in place of all the above: its folder or file.",
+        ),
+    ] = None
+    strategy: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help=f"For classes that come over time, in place of all the above (docs/incremental.md): {STRATEGIES}.",
+        ),
+    ] = None
     seed: FitSeed = None
 
 
 # search
-Particles = Annotated[int, typer.Option("--particles", min=1, help="How many kernels at a time.")]
-Structure = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Keep this structure, such as 'LINEAR + PERIODIC', and learn its parameters."),
-]
-Grammar = Annotated[str, typer.Option(help=GRAMMARS + ".")]
-Window = Annotated[int | None, typer.Option(min=1, help="Keep the latest rows only, so many.")]
-Inducing = Annotated[
-    int | None, typer.Option(min=1, help="See kernels through so many inducing inputs: for more than 2,000 rows.")
-]
-Rejuvenation = Annotated[
-    int | None,
-    typer.Option(min=0, help="Sweeps of moves after each batch; by default 6 while there are few rows, then 2."),
-]
 SearchJobs = Annotated[
     int | None,
-    typer.Option("--jobs", help="Threads among which kernels are divided, -1 for all cores; changes no result."),
-]
-Schedule = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help=f"How rows that come together are divided: {SCHEDULES}, or sizes: 50,100.",
-    ),
-]
-Batches = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Take DATA as a stream: rows come together that have the same value here."),
-]
-BatchSize = Annotated[
-    int | None, typer.Option(min=1, help="Take DATA as a stream of so many rows at a time, in their order.")
-]
-TestFile = Annotated[
-    Path | None, typer.Option("--test", metavar="FILE", help="Labelled rows for scores, in place of held-out ones.")
-]
-HoldOut = Annotated[
-    float | None,
-    typer.Option(
-        metavar="FRACTION",
-        min=0,
-        max=0.5,
-        help="Of DATA's rows, class by class, kept for scores; 0: none. Without --test a fifth by default.",
-        show_default=False,
-    ),
+    Option("--jobs", help="Threads among which kernels are divided, -1 for all cores; changes no result."),
 ]
 OptionalModelFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")
+    Path | None, Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")
 ]
 
 
@@ -248,56 +182,61 @@ OptionalModelFile = Annotated[
 class Search:
     """How kernels are searched."""
 
-    particles: Particles = 32
-    structure: Structure = None
-    grammar: Grammar = "default"
-    window: Window = None
-    inducing: Inducing = None
-    rejuvenation: Rejuvenation = None
-    schedule: Schedule = "logarithmic"
+    particles: Annotated[int, Option("--particles", min=1, help="How many kernels at a time.")] = 32
+    structure: Annotated[
+        str | None,
+        Option(metavar="TEXT", help="Keep this structure, such as 'LINEAR + PERIODIC', and learn its parameters."),
+    ] = None
+    grammar: Annotated[str, Option(help=GRAMMARS + ".")] = "default"
+    window: Annotated[int | None, Option(min=1, help="Keep the latest rows only, so many.")] = None
+    inducing: Annotated[
+        int | None, Option(min=1, help="See kernels through so many inducing inputs: for more than 2,000 rows.")
+    ] = None
+    rejuvenation: Annotated[
+        int | None,
+        Option(min=0, help="Sweeps of moves after each batch; by default 6 while there are few rows, then 2."),
+    ] = None
+    schedule: Annotated[
+        str,
+        Option(
+            metavar="NAME",
+            help=f"How rows that come together are divided: {SCHEDULES}, or sizes: 50,100.",
+        ),
+    ] = "logarithmic"
 
 
 @dataclass(frozen=True)
 class Parts:
     """Which rows are learnt together, and which are asked about."""
 
-    batches: Batches = None
-    batch_size: BatchSize = None
-    test: TestFile = None
-    hold_out: HoldOut = None
+    batches: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="Take DATA as a stream: rows come together that have the same value here."),
+    ] = None
+    batch_size: Annotated[
+        int | None, Option(min=1, help="Take DATA as a stream of so many rows at a time, in their order.")
+    ] = None
+    test: Annotated[
+        Path | None, Option("--test", metavar="FILE", help="Labelled rows for scores, in place of held-out ones.")
+    ] = None
+    hold_out: Annotated[
+        float | None,
+        Option(
+            metavar="FRACTION",
+            min=0,
+            max=0.5,
+            help="Of DATA's rows, class by class, kept for scores; 0: none. Without --test a fifth by default.",
+            show_default=False,
+        ),
+    ] = None
 
 
 # predict, suggest and update
 Rows = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="DATA",
         help="CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, a folder or an image.",
-    ),
-]
-Probabilities = Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")]
-Top = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="K", help="Add the K most probable classes, each with its probability."),
-]
-OutlierScore = Annotated[bool, typer.Option("--outlier", help="Add the outlier score: larger is less like any class.")]
-Reject = Annotated[
-    float | None,
-    typer.Option(
-        metavar="RATE",
-        help="Add the p-value of 'one of the known classes', and reject, on average, so large a share of rows of these "
-        "that are like those learnt: 0.05, say.",
-    ),
-]
-Unknown = Annotated[
-    str | None, typer.Option(metavar="NAME", help="What rejected rows are called, 'unknown' if not said.")
-]
-Coverage = Annotated[
-    float | None,
-    typer.Option(
-        "--set",
-        metavar="COVERAGE",
-        help="Add a set of classes that holds the true one so often, on average over rows like those learnt: 0.9, say.",
     ),
 ]
 
@@ -306,116 +245,102 @@ Coverage = Annotated[
 class Answers:
     """What is said of each row beside its class."""
 
-    proba: Probabilities = False
-    top: Top = None
-    outlier: OutlierScore = False
-    reject: Reject = None
-    unknown: Unknown = None
-    coverage: Coverage = None
+    proba: Annotated[bool, Option("--proba", help="Add the probability of every class.")] = False
+    top: Annotated[
+        int | None,
+        Option(min=1, metavar="K", help="Add the K most probable classes, each with its probability."),
+    ] = None
+    outlier: Annotated[bool, Option("--outlier", help="Add the outlier score: larger is less like any class.")] = False
+    reject: Annotated[
+        float | None,
+        Option(
+            metavar="RATE",
+            help="Add the p-value of 'one of the known classes', and reject, on average, so large a share of rows of "
+            "these that are like those learnt: 0.05, say.",
+        ),
+    ] = None
+    unknown: Annotated[
+        str | None, Option(metavar="NAME", help="What rejected rows are called, 'unknown' if not said.")
+    ] = None
+    coverage: Annotated[
+        float | None,
+        Option(
+            "--set",
+            metavar="COVERAGE",
+            help="Add a set of classes that holds the true one so often, on average over rows like those learnt: 0.9, "
+            "say.",
+        ),
+    ] = None
 
 
-Join = Annotated[bool, typer.Option("--join", help="Write the columns of the file beside the predictions.")]
+Join = Annotated[bool, Option("--join", help="Write the columns of the file beside the predictions.")]
 IgnoredTarget = Annotated[
-    str | None, typer.Option("--target", "-t", metavar="COLUMN", help="A column of labels in the file, to be left out.")
+    str | None, Option("--target", "-t", metavar="COLUMN", help="A column of labels in the file, to be left out.")
 ]
 PredictionsFile = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Write here, a .csv (with --json .json); - is standard output."
-    ),
+    Option("--output", "-o", metavar="FILE", help="Write here, a .csv (with --json .json); - is standard output."),
 ]
 MoreLabelledData = Annotated[
     Path | None,
-    typer.Argument(metavar="[DATA]", help="Labelled rows to add, as for `sureshot fit`; none to forget some only."),
+    Argument(metavar="[DATA]", help="Labelled rows to add, as for `sureshot fit`; none to forget some only."),
 ]
 Pool = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="POOL",
         help="Rows to choose from: CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, "
         "a folder.",
     ),
 ]
-Number = Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows.")]
-UpdatedModelFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the new model here.")
-]
-InPlace = Annotated[bool, typer.Option("--in-place", help="Write the new model over MODEL.")]
+Number = Annotated[int, Option("--number", "-n", min=1, help="How many rows.")]
+UpdatedModelFile = Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write the new model here.")]
+InPlace = Annotated[bool, Option("--in-place", help="Write the new model over MODEL.")]
 ForgetRows = Annotated[
     list[str] | None,
-    typer.Option("--forget-rows", metavar="ID", help="Take away a row that came with --id, or several: a,b."),
+    Option("--forget-rows", metavar="ID", help="Take away a row that came with --id, or several: a,b."),
 ]
 ForgetClasses = Annotated[
     list[str] | None,
-    typer.Option("--forget-classes", metavar="CLASS", help="Take away a class with its rows, or several: a,b."),
+    Option("--forget-classes", metavar="CLASS", help="Take away a class with its rows, or several: a,b."),
 ]
-Retune = Annotated[bool, typer.Option("--retune", help="Learn the kernel's parameters anew from all rows.")]
+Retune = Annotated[bool, Option("--retune", help="Learn the kernel's parameters anew from all rows.")]
 
 # meta-train
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Settings; docs/meta-training.md has all.")]
+ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="Settings; docs/meta-training.md has all.")]
 RunFolder = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FOLDER", help="The run's folder; by default runs/ and CONFIG's name."),
+    Option("--output", "-o", metavar="FOLDER", help="The run's folder; by default runs/ and CONFIG's name."),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting; may be repeated.")
+    list[str] | None, Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting; may be repeated.")
 ]
-Resume = Annotated[
-    bool, typer.Option("--resume/--no-resume", help="Go on from the folder's last checkpoint, or start anew.")
-]
+Resume = Annotated[bool, Option("--resume/--no-resume", help="Go on from the folder's last checkpoint, or start anew.")]
 
 # sessions
 SessionsFile = Annotated[
-    Path, typer.Argument(metavar="CONFIG.toml", help="Data, methods and seeds; docs/sessions.md has all.")
+    Path, Argument(metavar="CONFIG.toml", help="Data, methods and seeds; docs/sessions.md has all.")
 ]
 SessionsReport = Annotated[
     Path | None,
-    typer.Option("--report", metavar="FOLDER", help="Where the HTML report goes; by default beside the results."),
+    Option("--report", metavar="FOLDER", help="Where the HTML report goes; by default beside the results."),
 ]
 SessionsFolder = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FOLDER", help="Where results go; by default sessions/ and CONFIG's name."),
+    Option("--output", "-o", metavar="FOLDER", help="Where results go; by default sessions/ and CONFIG's name."),
 ]
 
 # meta-evaluate and meta-compare
 Checkpoint = Annotated[
-    Path, typer.Argument(metavar="CHECKPOINT", help="What `sureshot meta-train` wrote: a file, or a run's folder.")
+    Path, Argument(metavar="CHECKPOINT", help="What `sureshot meta-train` wrote: a file, or a run's folder.")
 ]
 NamedCheckpoints = Annotated[
     list[str],
-    typer.Argument(metavar="[NAME=]CHECKPOINT...", help="Files or run folders, each with a name to show if need be."),
+    Argument(metavar="[NAME=]CHECKPOINT...", help="Files or run folders, each with a name to show if need be."),
 ]
 Reference = Annotated[
-    str | None, typer.Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
+    str | None, Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
 ]
-FewShotData = Annotated[
-    str | None,
-    typer.Option("--on", metavar="NAME", help=f"The data, by default those of the training: {FEW_SHOT_SETS}."),
-]
-DataOptions = Annotated[
-    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
-]
-Split = Annotated[str, typer.Option("--split", metavar="test|val", help="Whose classes to test on.")]
-Way = Annotated[int | None, typer.Option("--way", min=2, help="Classes of a task; by default as in training.")]
-Shots = Annotated[
-    int | None, typer.Option("--shots", min=1, help="Labelled rows of each class; by default as in training.")
-]
-Queries = Annotated[int, typer.Option("--queries", min=1, help="Rows of each class to classify.")]
-Tasks = Annotated[int, typer.Option("--tasks", min=1, help="Tasks for accuracy and calibration, in 5 batches.")]
-OutOfEpisode = Annotated[
-    int | None,
-    typer.Option(
-        "--out-of-episode", min=0, help="Tasks for out-of-episode detection, 0 for none; 1000, or all if fewer."
-    ),
-]
-Robustness = Annotated[
-    int | None,
-    typer.Option("--robustness", min=0, help="Tasks of corrupted images, 0 for none; 1000, or all if fewer."),
-]
-Corrupted = Annotated[
-    str, typer.Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")
-]
-TaskSeed = Annotated[int, typer.Option("--seed", min=0, help="Of the tasks.")]
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -36,13 +36,10 @@ def predict(
         _check(asked)
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
-        from sureshot.cli.reading import Reading
-
-        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
-        classifier = load_model(model, data)
-        from sureshot.cli.model import as_fitted, read_for_model
+        classifier, how = load_model(model, data, files)
+        from sureshot.cli.model import read_for_model
         from sureshot.cli.reading import Beside, write_rows
 
         with console.progress(f"reading {data}", quiet):
@@ -52,7 +49,7 @@ def predict(
             columns = _columns(labels, asked)
             if asked.coverage is not None and not as_json:
                 _check_separable(labels)
-            beside = Beside.of(data, as_fitted(classifier, how), columns) if join else None
+            beside = Beside.of(data, how, columns) if join else None
         with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
             rows = _answers(classifier, table, asked, unknown, update)
             first = list(itertools.islice(rows, 1))  # what is refused is refused before anything is written

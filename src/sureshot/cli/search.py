@@ -130,10 +130,7 @@ def search(
                 summary["report"] = str(
                     write_search_page(model, rows, stream, summary, report, title, console.command_line())
                 )
-        if as_json:
-            console.print_json(summary)
-        else:
-            _print(summary)
+        console.tell(summary, _print, as_json)
 
 
 def evidence_for_each_label(model: KernelSearchClassifier) -> float | None:

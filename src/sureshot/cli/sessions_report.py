@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from matplotlib.figure import Figure
 
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.session_study import SessionStudy, averaged
+from sureshot.persistence import written_whole
 from sureshot.report import Picture, Report, environment, write_report
 from sureshot.report.content import as_sentence
 from sureshot.report.session_tables import matrices_picture, session_curves, session_tables
@@ -70,9 +70,5 @@ def _settings(name: str, options: dict[str, object]) -> str:
 
 
 def _write_figure(figure: Figure, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    try:
+    with written_whole(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -30,19 +30,16 @@ def suggest(
         output = console.text_output(output, as_json, model, pool)
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
-        from sureshot.cli.reading import Reading
-
-        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
-        classifier = load_model(model, pool)
-        from sureshot.cli.model import as_fitted, read_for_model
+        classifier, how = load_model(model, pool, files)
+        from sureshot.cli.model import read_for_model
         from sureshot.cli.reading import Beside, take, write_rows, written_number
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
         with console.progress(f"reading {pool}", quiet):
             table = read_for_model(classifier, pool, target, how, with_labels=False)
-            beside = Beside.of(pool, as_fitted(classifier, how), COLUMNS) if join else None
+            beside = Beside.of(pool, how, COLUMNS) if join else None
         with console.progress(f"choosing among {len(table.row_ids)} rows", quiet):
             found = classifier.suggest(table.X, number)
             top = classifier.predict_topk(take(table.X, found.rows), 2) if len(found.rows) else None

@@ -52,12 +52,9 @@ def update(
             raise ValueError(
                 f"{model} stays as it is: name a file for the new model (--output), or replace it (--in-place)"
             )
-        from sureshot.cli.reading import Reading
-
-        how = Reading.of(files)
         from sureshot.cli.model_file import load_model
 
-        classifier = load_model(model, data)
+        classifier, how = load_model(model, data, files)
         from sureshot.cli.model import as_known, keeps_ids, read_for_model, taught_ids
         from sureshot.cli.reading import remark_on_spelling
         from sureshot.data.cells import in_one_way
