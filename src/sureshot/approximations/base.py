@@ -70,7 +70,6 @@ class Finite(Approximation):
         return self.queries(x).cross
 
     def prior(self, x: Tensor, mean: Tensor) -> FeaturePrior:
-        """See `Approximation.prior`."""
         return FeaturePrior(self.features(x), mean, None, self.queries)
 
     def scaled(self, kernel: Expression, scale: float) -> Self:

@@ -37,7 +37,6 @@ class Exact(Approximation):
         return GramPrior(self.kernel(x), mean, Exact(self.kernel, x).queries)
 
     def queries(self, x: Tensor) -> Queries:
-        """See `Approximation.queries`."""
         return Queries(self.kernel(self.rows, x), self.kernel.diagonal(x))
 
 

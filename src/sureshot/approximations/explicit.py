@@ -39,14 +39,12 @@ class Explicit(Finite):
         return cls(kernel, right[shares > ROUNDING * torch.finfo(full.dtype).eps].mT.contiguous())
 
     def values(self, x: Tensor) -> Queries:
-        """See `Finite.values`."""
         full = self.kernel.features(x)
         assert full is not None
         features = full if self.basis is None else full @ self.basis
         return Queries(features.contiguous(), full.square().sum(-1))
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """See `Finite.weights`."""
         return coefficients
 
 

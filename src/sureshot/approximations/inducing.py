@@ -43,16 +43,13 @@ class Inducing(Finite):
 
     @property
     def projection(self) -> Tensor:
-        """See `Finite.projection`."""
         return self.roots.inverse
 
     def values(self, x: Tensor) -> Queries:
-        """See `Finite.values`."""
         # The inducing inputs first: they set the kernel's origin, so a query's values do not depend on its batch.
         return Queries(self.kernel(self.inputs, x).mT, self.kernel.diagonal(x))
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """See `Finite.weights`."""
         return coefficients @ self.roots.features
 
     def queries(self, x: Tensor) -> Queries:
@@ -62,12 +59,10 @@ class Inducing(Finite):
         return super().queries(x)
 
     def prior(self, x: Tensor, mean: Tensor) -> FeaturePrior:
-        """See `Approximation.prior`."""
         features, variance = self.queries(x)
         return FeaturePrior(features, mean, unexplained(variance, features) if self.residual else None, self.queries)
 
     def scaled(self, kernel: Expression, scale: float) -> Inducing:
-        """See `Finite.scaled`."""
         return replace(self, kernel=kernel, known=self.roots.scaled(scale))
 
 

@@ -114,7 +114,6 @@ class TreeNetwork(DeepClassifier):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> TreeNetwork:
-        """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
         labels = torch.tensor(config["inducing_labels"], dtype=torch.int64)
         return cls(
@@ -161,7 +160,6 @@ class TreeNetwork(DeepClassifier):
             return nodes.posterior(states, kernel, self._settings())
 
     def predictor(self) -> Predictor:
-        """See `DeepClassifier.predictor`."""
         posterior = self.posterior()
         return lambda embeddings: posterior.log_probabilities(embeddings.double()).mT
 

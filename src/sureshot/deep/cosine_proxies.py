@@ -67,7 +67,6 @@ class ProxyNetwork(GrowingClassifier):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ProxyNetwork:
-        """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
         proxies = torch.ones(config["n_classes"], config["per_class"], backbone.n_features, dtype=torch.float32)
         return cls(backbone, proxies, **{name: config[name] for name in ("margin", "scale", "seed")})
@@ -77,14 +76,12 @@ class ProxyNetwork(GrowingClassifier):
         return [self.log_scale]
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.embedded_losses`."""
         scores, scale = self.scores(embeddings), self.log_scale.exp()
         own = scores.gather(1, y.unsqueeze(1)).squeeze(1) - self.margin
         others = (scale * scores).scatter(1, y.unsqueeze(1), -math.inf)
         return (others.logsumexp(1) - scale * own).relu()
 
     def predictor(self) -> Predictor:
-        """See `DeepClassifier.predictor`."""
         return lambda embeddings: torch.log_softmax(self.log_scale.exp() * self.scores(embeddings), dim=-1)
 
     def scores(

@@ -79,7 +79,6 @@ class GridNetwork(DeepClassifier):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GridNetwork:
-        """See `DeepClassifier.from_config`."""
         names = ("grid_size", "n_samples", "seed")
         options = {name: config[name] for name in names}
         return cls(backbone_from_config(config["backbone"]), config["n_classes"], **options)

@@ -101,7 +101,6 @@ class RobustMaxNetwork(DeepClassifier):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> RobustMaxNetwork:
-        """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
         names = ("epsilon", "lengthscale", "output_scale", "learn_inducing", "full_covariance")
         inducing = torch.ones(config["n_inducing"], backbone.n_features, dtype=torch.float32)

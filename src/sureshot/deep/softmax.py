@@ -43,15 +43,12 @@ class SoftmaxNetwork(GrowingClassifier):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SoftmaxNetwork:
-        """See `DeepClassifier.from_config`."""
         return cls(backbone_from_config(config["backbone"]), config["n_classes"], seed=config["seed"])
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.embedded_losses`."""
         return functional.cross_entropy(self.linear(embeddings), y, reduction="none")
 
     def predictor(self) -> Predictor:
-        """See `DeepClassifier.predictor`."""
         return lambda embeddings: torch.log_softmax(self.linear(embeddings), dim=-1)
 
     def grown(self, embeddings: Tensor, y: Tensor, n_classes: int) -> SoftmaxNetwork:

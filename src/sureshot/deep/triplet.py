@@ -70,7 +70,6 @@ class TripletNetwork(GrowingClassifier):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> TripletNetwork:
-        """See `DeepClassifier.from_config`."""
         backbone = backbone_from_config(config["backbone"])
         means = torch.ones(config["n_classes"], backbone.n_features, dtype=torch.float32)
         return cls(backbone, means, margin=config["margin"], scale=config["scale"])
@@ -82,7 +81,6 @@ class TripletNetwork(GrowingClassifier):
         return triplet_losses(unit, y, self.margin)
 
     def predictor(self) -> Predictor:
-        """See `DeepClassifier.predictor`."""
         return lambda embeddings: torch.log_softmax(self.scale * self.cosines(embeddings), dim=-1)
 
     def cosines(

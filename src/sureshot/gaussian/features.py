@@ -42,7 +42,6 @@ class FeaturePosterior(SitePosterior, ProblemPosterior):
         return self.mean.shape[-1] - self.factor.shape[-1] + trace_of_inverse(self.factor)
 
     def some(self, chosen: Tensor) -> FeaturePosterior:
-        """See `ProblemPosterior.some`."""
         return replace(self, **of_problems(self, chosen))
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
@@ -50,7 +49,6 @@ class FeaturePosterior(SitePosterior, ProblemPosterior):
         return weight_query(self.prior_mean, self.weights, self.factor, cross, prior_variance)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + times_vector(cross, self.weights)
 
 
@@ -65,7 +63,6 @@ class FeaturePrior(Prior):
 
     @property
     def variance(self) -> Tensor:
-        """See `Prior.variance`."""
         explained = self.features.square().sum(-1)
         return explained if self.residual is None else explained + self.residual
 
@@ -75,7 +72,6 @@ class FeaturePrior(Prior):
         return int(self.features.shape[-1])
 
     def some(self, chosen: Tensor, n: int) -> FeaturePrior:
-        """See `Prior.some`."""
         residual = None if self.residual is None else self.residual[chosen][..., :n]
         return FeaturePrior(self.features[chosen][..., :n, :], self.mean[chosen], residual, self.covariance)
 

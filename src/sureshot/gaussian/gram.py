@@ -44,21 +44,17 @@ class GramPosterior(SitePosterior, ProblemPosterior):
         return torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
 
     def trace(self) -> Tensor:
-        """See `SitePosterior.trace`."""
         return trace_of_inverse(self.factor)
 
     def some(self, chosen: Tensor) -> GramPosterior:
-        """See `ProblemPosterior.some`."""
         return replace(self, **of_problems(self, chosen))
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`."""
         mean = self.query_mean(cross)
         variance = (prior_variance - self.whitened(cross).square().sum(-2)).clamp_min(0)
         return LatentMoments(mean, variance.expand(mean.shape))
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + times_vector(cross.mT, self.alpha)
 
 
@@ -72,7 +68,6 @@ class GramPrior(Prior):
 
     @property
     def variance(self) -> Tensor:
-        """See `Prior.variance`."""
         return self.gram.diagonal(dim1=-2, dim2=-1)
 
     @property
@@ -81,7 +76,6 @@ class GramPrior(Prior):
         return int(self.gram.shape[-1])
 
     def some(self, chosen: Tensor, n: int) -> GramPrior:
-        """See `Prior.some`."""
         return GramPrior(self.gram[chosen][..., :n, :n], self.mean[chosen], self.covariance)
 
     def condition(self, sites: Sites) -> GramPosterior:
@@ -114,7 +108,6 @@ class GramPrior(Prior):
         )
 
     def log_density(self, residual: Tensor, precision: Tensor) -> Tensor:
-        """See `Prior.log_density`."""
         root = _root(precision)
         factor = weighted_factor(self.gram, root)
         whitened = solve_vectors(factor, root * residual, upper=False)

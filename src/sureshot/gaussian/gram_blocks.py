@@ -34,11 +34,9 @@ class GramBlockPosterior(SitePosterior):
     alpha: Tensor  # (..., C, N), K^-1 (m - a)
 
     def trace(self) -> Tensor:
-        """See `SitePosterior.trace`."""
         return torch.cat([trace_of_inverse(self._factor(block)) for block in _class_blocks(self.sites)], -1)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`."""
         root = self.sites.precision.sqrt()
         explained = []
         for block in _class_blocks(self.sites, cross.shape[-1]):
@@ -48,7 +46,6 @@ class GramBlockPosterior(SitePosterior):
         return LatentMoments(self.query_mean(cross), variance)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean + times_vector(cross.mT, self.alpha)
 
     def _factor(self, block: slice) -> Tensor:

@@ -130,11 +130,9 @@ class WithPriorClasses(Posterior):
         return LatentMoments(self._joined(mean), full)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self._joined(self.inner.query_mean(cross))
 
     def query_variance(self, cross: Tensor, prior_variance: Tensor, classes: Tensor | None = None) -> Tensor:
-        """See `Posterior.query_variance`."""
         if classes is None:
             own = self.inner.query_variance(cross, prior_variance)
             whole = prior_variance.expand(*own.shape[:-2], len(self.prior_mean), own.shape[-1])

@@ -57,11 +57,9 @@ class WeightPosterior(Posterior):
         return LatentMoments(self.query_mean(cross), self.query_variance(cross, prior_variance))
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior_mean[:, None] + self.weights @ cross.mT
 
     def query_variance(self, cross: Tensor, prior_variance: Tensor, classes: Tensor | None = None) -> Tensor:
-        """See `Posterior.query_variance`."""
         features = cross.reshape(cross.shape[-2:])
         residual = (prior_variance - features.square().sum(-1)).clamp_min(0)
         n_chains, n_classes = self.weights.shape[:2]
@@ -98,7 +96,6 @@ class SiteWeightPosterior(WeightPosterior):
         return self.precision.shape[1] == 1
 
     def factor(self, chain: int, c: int) -> Tensor:
-        """See `WeightPosterior.factor`."""
         return weight_precision_factor(self.features, self.precision[chain, c])
 
 
@@ -123,11 +120,9 @@ class SoftmaxWeightPosterior(WeightPosterior):
         return without_negligible(self.features, self.row_weight * p * (1 - p) / self.temperature**2)[None]
 
     def query_variance(self, cross: Tensor, prior_variance: Tensor, classes: Tensor | None = None) -> Tensor:
-        """See `Posterior.query_variance`."""
         return self.with_precision().query_variance(cross, prior_variance, classes)
 
     def factor(self, chain: int, c: int) -> Tensor:
-        """See `WeightPosterior.factor`."""
         return weight_precision_factor(self.features, self.precision[chain, c])
 
     def with_precision(self) -> SiteWeightPosterior:
@@ -146,7 +141,6 @@ class FactorWeightPosterior(WeightPosterior):
     shared = False
 
     def factor(self, chain: int, c: int) -> Tensor:
-        """See `WeightPosterior.factor`."""
         return self.factors[chain, c]
 
 

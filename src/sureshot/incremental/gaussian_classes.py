@@ -59,7 +59,6 @@ class GaussianClassesModel(SessionModel):
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
-        """See `SessionModel.n_classes`."""
         return len(self.classes.counts)
 
     @property
@@ -80,7 +79,6 @@ class GaussianClassesModel(SessionModel):
 
     @property
     def entries_per_query(self) -> int:
-        """See `SessionModel.entries_per_query`."""
         return self.n_classes + len(self.covariances.within)
 
     def densities_at(self, x: Tensor) -> Tensor:
@@ -179,7 +177,6 @@ class GaussianClasses(Strategy):
         return torch.where(stays, rows.n_classes + torch.arange(len(rows.y), device=rows.y.device), rows.y)
 
     def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:
-        """See `Strategy.first_session`."""
         x, y = rows.x, rows.y  # each once: copies of a row say nothing of how rows spread
         present, generator = y.unique(return_inverse=True)[1], torch.Generator().manual_seed(seed)
         if rows.unseen is None:
@@ -194,7 +191,6 @@ class GaussianClasses(Strategy):
     def later_session(
         self, shared: Mapping[str, Tensor], kept: ClassRows, seed: int, before: SessionModel | None
     ) -> GaussianClassesModel:
-        """See `Strategy.later_session`."""
         covariances = {name: part for name, part in shared.items() if name != "of_network"}
         return GaussianClassesModel.of(TwoCovariances(**covariances), kept, "of_network" in shared)
 

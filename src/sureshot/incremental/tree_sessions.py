@@ -110,12 +110,10 @@ class TreeModel(SessionModel):
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
-        """See `SessionModel.n_classes`."""
         return self.posterior.tree.n_classes
 
     @property
     def tree(self) -> ClassTree:
-        """See `SessionModel.tree`."""
         return self.posterior.tree
 
     @property
@@ -130,11 +128,9 @@ class TreeModel(SessionModel):
 
     @property
     def entries_per_query(self) -> int:
-        """See `SessionModel.entries_per_query`."""
         return 4 * self.n_classes + len(self.distances.rows)
 
     def log_probabilities(self, x: Tensor) -> Tensor:
-        """See `SessionModel.log_probabilities`."""
         return self.posterior.log_probabilities(directions_of(x)).mT
 
     def class_latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,7 +148,6 @@ class TreeModel(SessionModel):
         return self.posterior.latents(directions_of(x))
 
     def class_logits(self, latents: Tensor) -> Tensor:
-        """See `SessionModel.class_logits`."""
         sides = side_log_probabilities(latents, torch.zeros_like(latents), "plug_in")
         return class_log_probabilities(self.tree, sides) / self.posterior.temperature
 
@@ -195,7 +190,6 @@ class TreeSessions(Strategy):
         return representative_groups(directions_of(rows.x), rows.y, rows.weight, self.n_representatives)
 
     def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:
-        """See `Strategy.first_session`."""
         model = self._joined(kept, seed, None)
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.randperm(len(rows.y), generator=generator)[:_MOST_FOR_TEMPERATURE].to(rows.y.device)
@@ -210,7 +204,6 @@ class TreeSessions(Strategy):
     def later_session(
         self, shared: Mapping[str, Tensor], kept: ClassRows, seed: int, before: SessionModel | None
     ) -> TreeModel:
-        """See `Strategy.later_session`."""
         assert before is None or isinstance(before, TreeModel)
         return _tempered(self._joined(kept, seed, before), float(shared["temperature"]))
 

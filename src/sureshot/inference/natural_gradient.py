@@ -102,7 +102,6 @@ class NaturalGradientResult(ProblemPosterior):
     bound: Tensor  # (...), evidence bound over all the data at the end
 
     def some(self, chosen: Tensor) -> NaturalGradientResult:
-        """See `ProblemPosterior.some`."""
         return NaturalGradientResult(
             self.prior_mean[chosen],
             self.mean[chosen],

@@ -211,7 +211,6 @@ class LeastSquares(Scheme):
         return _recomputed(features, posterior, float(evidence.sum()))
 
     def row_sites(self, posterior: WeightPosterior, problem: Problem) -> tuple[Tensor, Tensor]:
-        """See `Scheme.row_sites`."""
         assert isinstance(posterior, SiteWeightPosterior)
         targets = signed_labels(problem.y, problem.n_classes, problem.features.dtype)
         return posterior.precision, posterior.precision * (targets - posterior.training_mean)

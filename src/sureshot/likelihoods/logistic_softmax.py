@@ -189,7 +189,6 @@ class LogisticSoftmax(ConjugateLikelihood, ClassSites):
     def bound_after_step(
         self, mean: Tensor, variance: Tensor, y: Tensor, weight: Tensor | None, carried: Carried
     ) -> Tensor:
-        """See `MeanFieldLikelihood.bound_after_step`."""
         if carried is None:
             return self.local_bound(mean, variance, y, weight)
         return self.poisson_gamma_bound(mean, variance, y, PoissonGammaState(*carried), weight)

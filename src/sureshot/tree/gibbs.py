@@ -33,7 +33,6 @@ class ChainPosterior(ProblemPosterior):
     result: GibbsResult
 
     def some(self, chosen: Tensor) -> ChainPosterior:
-        """See `ProblemPosterior.some`."""
         sites = Sites(*(part[:, chosen] for part in self.result.sites))
         return ChainPosterior(
             self.prior.some(chosen, sites.precision.shape[-1]), GibbsResult(sites, latents=None, sites_trace=None)
@@ -44,7 +43,6 @@ class ChainPosterior(ProblemPosterior):
         return LatentMoments(*predictive_moments(self.result, self.prior, cross, prior_variance))
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`."""
         return self.prior.condition(self.result.sites).query_mean(cross)
 
     def held(self) -> Posterior:

@@ -167,7 +167,6 @@ class NodeInducing(SharedKernel):
 
     @property
     def values(self) -> Tensor:
-        """See `SharedKernel.values`."""
         return self.gram
 
     @property
@@ -195,7 +194,6 @@ class NodeInducing(SharedKernel):
         return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
-        """See `SharedKernel.cut`."""
         return Queries(queries.cross[:, part], queries.variance[part])
 
 

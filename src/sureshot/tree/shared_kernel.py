@@ -102,20 +102,16 @@ class SharedGram(SharedKernel):
 
     @property
     def rank(self) -> None:
-        """See `SharedKernel.rank`."""
         return None
 
     def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> GramPrior:
-        """See `SharedKernel.prior`."""
         return GramPrior(bucket.gram(self.gram) * scale[:, None, None, None], mean[:, None, None])
 
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
-        """See `SharedKernel.bucket_queries`."""
         factor = scale[:, None, None]
         return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
 
     def paired(self, x: Tensor) -> PairedQueries:
-        """See `SharedKernel.paired`."""
         cross, variance = self.queries(x)
 
         def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
@@ -126,7 +122,6 @@ class SharedGram(SharedKernel):
         return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
-        """See `SharedKernel.cut`."""
         return Queries(queries.cross[:, part], queries.variance[part])
 
 
@@ -164,23 +159,19 @@ class SharedFeatures(SharedKernel):
 
     @property
     def rank(self) -> int:
-        """See `SharedKernel.rank`."""
         return int(self.features.shape[1])
 
     def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> FeaturePrior:
-        """See `SharedKernel.prior`."""
         factor = scale[:, None, None]
         residual = None if self.residual is None else bucket.values(self.residual).unsqueeze(1) * factor
         features = bucket.features(self.features) * factor.sqrt().unsqueeze(1)
         return FeaturePrior(features, mean[:, None, None], residual)
 
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
-        """See `SharedKernel.bucket_queries`."""
         factor = scale[:, None, None]
         return Queries(queries.cross * factor.sqrt().unsqueeze(1), factor * queries.variance)
 
     def paired(self, x: Tensor) -> PairedQueries:
-        """See `SharedKernel.paired`."""
         cross, variance = self.queries(x)
 
         def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:
@@ -190,7 +181,6 @@ class SharedFeatures(SharedKernel):
         return PairedQueries(variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
-        """See `SharedKernel.cut`."""
         return Queries(queries.cross[part], queries.variance[part])
 
 

@@ -66,7 +66,6 @@ class SharedRows(SharedKernel):
         return Queries(torch.cat([self.kernel(self.x, query), features.mT]), variance)
 
     def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> GramPrior | FeaturePrior:
-        """See `SharedKernel.prior`."""
         if bucket.rows.shape[1] > self.whole:
             return self.above.prior(bucket, mean, scale)
         return GramPrior(
@@ -74,7 +73,6 @@ class SharedRows(SharedKernel):
         )
 
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
-        """See `SharedKernel.bucket_queries`."""
         if bucket.rows.shape[1] > self.whole:
             return self.above.bucket_queries(bucket, scale, Queries(queries.cross[len(self.x) :].mT, queries.variance))
         factor = scale[:, None, None]
@@ -94,7 +92,6 @@ class SharedRows(SharedKernel):
         return PairedQueries(above.variance, of)
 
     def cut(self, queries: Queries, part: slice) -> Queries:
-        """See `SharedKernel.cut`."""
         return Queries(queries.cross[:, part], queries.variance[part])
 
 

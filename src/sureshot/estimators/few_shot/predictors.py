@@ -85,7 +85,6 @@ class GaussianPredictor(ConditionedLearner):
 
     @property
     def entries_per_query(self) -> int:  # type: ignore[override]
-        """See `ConditionedLearner.entries_per_query`."""
         n_chains = self.learner.prediction_inference.scheme.n_chains
         return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
@@ -97,7 +96,6 @@ class GaussianPredictor(ConditionedLearner):
         return self._latents(query)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `ClassPredictor.probabilities`."""
         mean, covariance = moments
         learner = self.learner
         found = class_probabilities(
@@ -115,7 +113,6 @@ class GaussianPredictor(ConditionedLearner):
         return distances.squeeze(0) / kernel.variance(self.support).mean()
 
     def outlier_scores_left_out(self, share: Tensor) -> Tensor | None:
-        """See `ConditionedLearner.outlier_scores_left_out`."""
         kernel = self.learner.kernel
         distances = distance_left_out(kernel, self.support, self.membership, share)
         return distances.squeeze(0) / kernel.variance(self.support).mean()
@@ -127,7 +124,6 @@ class GaussianPredictor(ConditionedLearner):
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `ClassPredictor.entropies`."""
         mean, covariance = self._latents(query)
         likelihood, own_temperature = self.learner.predictive_likelihood, self._own_temperature
 

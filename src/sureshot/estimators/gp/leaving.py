@@ -111,11 +111,9 @@ class Independent(Leaving):
 
     @property
     def entries(self) -> int:  # type: ignore[override]
-        """See `Leaving.entries`."""
         return self.pull.shape[0] * self.pull.shape[1]
 
     def moments(self, given: LatentMoments, queries: Queries, place: Tensor, share: Tensor) -> LatentMoments:
-        """See `Leaving.moments`."""
         features = queries.cross.reshape(queries.cross.shape[-2:])
         solved, sites = self._solved(features), self._sites
         covariance = solved @ self.posterior.features.mT
@@ -169,12 +167,10 @@ class Pairs(Leaving):
 
     @property
     def entries(self) -> int:  # type: ignore[override]
-        """See `Leaving.entries`."""
         n_chains, n_classes = self.posterior.weights.shape[:2]
         return n_chains * n_classes**2
 
     def moments(self, given: LatentMoments, queries: Queries, place: Tensor, share: Tensor) -> LatentMoments:
-        """See `Leaving.moments`."""
         cross = self.posterior.features @ queries.cross.reshape(queries.cross.shape[-2:]).mT
         diagonal = queries.variance.reshape(-1)
         return LatentMoments(*pair_moments_without(self.posterior.result, cross, diagonal, place, share))
@@ -190,11 +186,9 @@ class BesidePriorClasses(Leaving):
 
     @property
     def entries(self) -> int:  # type: ignore[override]
-        """See `Leaving.entries`."""
         return self.inner.entries * self.n_classes**2
 
     def moments(self, given: LatentMoments, queries: Queries, place: Tensor, share: Tensor) -> LatentMoments:
-        """See `Leaving.moments`."""
         mean, spread = (part[..., self.present, :] for part in given)
         found = self.inner.moments(LatentMoments(mean, spread), queries, place, share)
         return beside_prior_classes(given, found, self.present, queries.variance)

@@ -195,7 +195,6 @@ class TableReader(Reader):
         return self.as_learnt(checked) if fitting else checked
 
     def names_of(self, columns: Columns) -> tuple[str, ...] | None:
-        """See `Reader.names_of`."""
         if self.encoder is not None:
             return self.encoder.names
         return None if columns.names is None or not self.has_columns else tuple(map(str, columns.names))
@@ -206,7 +205,6 @@ class TableReader(Reader):
         return self.spanned is None
 
     def as_learnt(self, kept: np.ndarray) -> np.ndarray:
-        """See `Reader.as_learnt`."""
         return kept if self.spanned is None else self.spanned.known(kept)
 
 

@@ -27,7 +27,6 @@ class GibbsInference(TaskInference):
 
     @property
     def scheme(self) -> schemes.Gibbs:
-        """See `TaskInference.scheme`."""
         return schemes.Gibbs(self.n_chains, self.n_sweeps_posterior)
 
     def __post_init__(self) -> None:

@@ -254,7 +254,6 @@ class GaussianProcessLearner(EmbeddingLearner):
         return (intercept + slope * n_classes.log() + self.shot_growth * log_shots).exp()
 
     def normalised(self, embedded: Tensor) -> Tensor:
-        """See `EmbeddingLearner.normalised`."""
         if self.output_normalisation is None:
             return embedded
         found: Tensor = self.output_normalisation(embedded)
@@ -277,7 +276,6 @@ class GaussianProcessLearner(EmbeddingLearner):
         return mean_over_rows(-chosen.clamp_min(torch.finfo(chosen.dtype).tiny).log(), tasks.query_mask)
 
     def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> GaussianProcessTaskPosterior:
-        """See `EmbeddingLearner.condition_embedded`."""
         return self._condition(support, generator, training=False)
 
     def _condition(self, support: TaskRows, generator: torch.Generator, training: bool) -> GaussianProcessTaskPosterior:

@@ -137,7 +137,6 @@ class EpisodicTraining(Trainable):
         return self.learner.task_state or {}
 
     def take_over(self, carried: Mapping[str, Tensor]) -> None:
-        """See `Trainable.take_over`."""
         self.learner.task_state = dict(carried)
 
     def differences(self, header: Mapping[str, Any]) -> list[str]:
