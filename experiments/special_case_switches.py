@@ -81,7 +81,7 @@ def facts_of(
         "classes": len(labels),
         "able": support.n_able,  # rows whose class keeps a row when they are left out
         "covered": support.covered,  # the share of the classes that these are of
-        "telling": support.is_telling,
+        "telling": support.can_select_kernels,
         "part": not is_compared_whole(support),  # whether only a part of the rows compares kernels
         "share": options._effective_share(scale) if commensurate else 0.0,  # of columns that seem to have one unit
         "bends": not unit and Ranks.of(inputs, rows.weight).bends(inputs),  # whether ranks are no affine map
@@ -172,7 +172,12 @@ _SWITCHES: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("intercept of variance 1", "INTERCEPT_OF_EMBEDDINGS", 1.0, "unit"),
     ),
     "estimators.rows.support": (
-        ("all rows telling", "Support.is_telling", property(lambda rows: rows.n_able > 0), "able and not telling"),
+        (
+            "all rows telling",
+            "Support.can_select_kernels",
+            property(lambda rows: rows.n_able > 0),
+            "able and not telling",
+        ),
         ("rows of some classes in full", "Support.usable", property(lambda rows: rows.able), "able and covered < 1"),
         ("400 rows of wide tables", "WIDE_ROWS", 0, "rows > 400 and columns > 40"),
         ("400 rows of 1000 and more", "SHARE_OF_ONE", 0.0, "rows > 1000"),

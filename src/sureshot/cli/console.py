@@ -91,8 +91,8 @@ def guarded(
         raise typer.Exit(INTERRUPTED) from None
     except MemoryError as error:
         # Ours say what to try; NumPy's are of a class of their own.
-        said = str(error) if type(error) is MemoryError else ""
-        fail(as_options(said) if said else f"not enough memory ({error}): use fewer rows or classes", as_json)
+        reason = str(error) if type(error) is MemoryError else ""
+        fail(as_options(reason) if reason else f"not enough memory ({error}): use fewer rows or classes", as_json)
     except ImportError as error:
         fail(f"{error}: `sureshot doctor` lists what is missing", as_json)
     except (ValueError, OSError) as error:

@@ -90,13 +90,13 @@ def _evaluation_pictures(name: str, found: Evaluation) -> list[Picture]:
         for score in (found.out_of_episode.primary, OWN_SCORE):
             if score not in found.out_of_episode.scores:
                 continue
-            detection, said = found.out_of_episode.scores[score], _OUTLIER_SCORES[score]
+            detection, score_name = found.out_of_episode.scores[score], _OUTLIER_SCORES[score]
             pictures.append(
                 Picture(
                     f"The task's classes and others, {'own score' if score == OWN_SCORE else 'by logit'}",
                     outlier_histogram(detection.inside, detection.outside),
-                    f"Histogram of {said} of queries in and out of the episode",
-                    f"Outlier score: {said} ({found.out_of_episode.n_tasks:,} tasks together). "
+                    f"Histogram of {score_name} of queries in and out of the episode",
+                    f"Outlier score: {score_name} ({found.out_of_episode.n_tasks:,} tasks together). "
                     "The less the two overlap, the better.",
                 )
             )

@@ -243,7 +243,7 @@ Rows = Annotated[
 
 @dataclass(frozen=True)
 class Answers:
-    """What is said of each row beside its class."""
+    """What is written of each row beside its class."""
 
     proba: Annotated[bool, Option("--proba", help="Add the probability of every class.")] = False
     top: Annotated[
@@ -260,7 +260,7 @@ class Answers:
         ),
     ] = None
     unknown: Annotated[
-        str | None, Option(metavar="NAME", help="What rejected rows are called, 'unknown' if not said.")
+        str | None, Option(metavar="NAME", help="What rejected rows are called, 'unknown' by default.")
     ] = None
     coverage: Annotated[
         float | None,

@@ -102,38 +102,38 @@ def _columns(labels: list[Any], asked: options.Answers) -> list[str]:
 def _answers(
     model: IncrementalClassifier, table: DataTable, asked: options.Answers, unknown: str | int, update: Any
 ) -> Iterator[dict[str, Any]]:
-    """What is said of each row, by name; so many rows are asked about at a time."""
+    """The answers for each row, by name; so many rows are asked about at a time."""
     n, labels = len(table.row_ids), [str(label) for label in model.classes_.tolist()]
     for start in range(0, n, CHUNK):
         X = table.X[start : start + CHUNK]
         decided = None if asked.reject is None else model.decide(X, asked.reject, unknown)
-        said: dict[str, Any] = {"row": table.row_ids[start : start + CHUNK].tolist()}
-        said["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
+        answers: dict[str, Any] = {"row": table.row_ids[start : start + CHUNK].tolist()}
+        answers["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
         if asked.proba:
-            said["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
+            answers["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
         if asked.top is not None:
             top = model.predict_topk(X, min(asked.top, len(labels)))
             pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
-            said["top"] = ([{"class": k, "probability": p} for k, p in zip(*pair, strict=True)] for pair in pairs)
+            answers["top"] = ([{"class": k, "probability": p} for k, p in zip(*pair, strict=True)] for pair in pairs)
         if asked.outlier:
-            said["outlier"] = (model.outlier_score(X) if decided is None else decided.outlier_scores).tolist()
+            answers["outlier"] = (model.outlier_score(X) if decided is None else decided.outlier_scores).tolist()
         if decided is not None:
-            said["p_value"] = decided.p_values.tolist()
+            answers["p_value"] = decided.p_values.tolist()
         if asked.coverage is not None:
-            said["set"] = model.predict_set(X, asked.coverage).tolist()
-        yield from (dict(zip(said, row, strict=True)) for row in zip(*said.values(), strict=True))
+            answers["set"] = model.predict_set(X, asked.coverage).tolist()
+        yield from (dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True))
         update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
 
 
-def _cells(said: dict[str, Any], beside: Beside | None) -> list[Any]:
-    """What is said of a row, in the order of `_columns`."""
+def _cells(answers: dict[str, Any], beside: Beside | None) -> list[Any]:
+    """The answers for a row, in the order of `_columns`."""
     from sureshot.cli.reading import written_number
 
-    cells = [said["prediction"], *(written_number(p, beside) for p in said.get("probabilities", {}).values())]
-    for one in said.get("top", ()):
+    cells = [answers["prediction"], *(written_number(p, beside) for p in answers.get("probabilities", {}).values())]
+    for one in answers.get("top", ()):
         cells += [one["class"], written_number(one["probability"], beside)]
-    cells += [written_number(said[name], beside) for name in ("outlier", "p_value") if name in said]
-    return cells + [SEPARATOR.join(map(str, said["set"]))] if "set" in said else cells
+    cells += [written_number(answers[name], beside) for name in ("outlier", "p_value") if name in answers]
+    return cells + [SEPARATOR.join(map(str, answers["set"]))] if "set" in answers else cells
 
 
 def _write_json(labels: list[Any], rows: Iterator[dict[str, Any]], output: Path | None) -> None:

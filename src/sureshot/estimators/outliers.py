@@ -106,15 +106,15 @@ class OutlierScore:
     least: float
 
     @classmethod
-    def of(cls, x: np.ndarray, scalings: tuple[Scaling, ...], said: np.ndarray, directions: bool) -> OutlierScore:
+    def of(cls, x: np.ndarray, scalings: tuple[Scaling, ...], of_model: np.ndarray, directions: bool) -> OutlierScore:
         """From distinct rows (N, D), maps under which distances count, and what the model says of some of the rows."""
         distances = tuple(Distance.of(x, scaling, directions) for scaling in scalings)
-        return cls(distances, Spread.of(said, 1.0), float(said.min()))
+        return cls(distances, Spread.of(of_model, 1.0), float(of_model.min()))
 
-    def __call__(self, x: np.ndarray, said: np.ndarray, left_out: np.ndarray | None = None) -> np.ndarray:
+    def __call__(self, x: np.ndarray, of_model: np.ndarray, left_out: np.ndarray | None = None) -> np.ndarray:
         """Of rows (Q, D) of which the model says (Q,); of labelled rows see `Distance`."""
         far = sum(distance(x, left_out) for distance in self.distances) / len(self.distances)
-        found: np.ndarray = far + self.usual(np.maximum(said, self.least))
+        found: np.ndarray = far + self.usual(np.maximum(of_model, self.least))
         return found
 
     def measured_from(self, x: np.ndarray, scalings: tuple[Scaling, ...]) -> OutlierScore:

@@ -120,7 +120,7 @@ class Scheme(ABC):
     samples = False
     """Whether it draws: its posterior is a mixture of chains without an evidence, and weights of rows are whole."""
     has_sites = True
-    """Whether sites tell, without a refit, what is said of rows left out. Else mean field chooses the settings."""
+    """Whether sites give leave-one-out predictions without a refit. Else mean field chooses the settings."""
     sites_see_labels = False
     """Whether, of several classes, sites are made of means that have seen all labels; see `MeanField`."""
     n_chains = 1

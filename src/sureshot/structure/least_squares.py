@@ -65,7 +65,7 @@ class LeastSquaresMeans:
 
 
 def means_left_out(state: SmcState, scale: float, copies: Copies) -> Tensor:
-    """What would be said of the latents of each of the K rows that differ without its label, (M, L, K)."""
+    """Leave-one-out means (M, L, K) of the latents of the K rows that differ."""
     return torch.cat([moments_left_out(one, copies)[0] for one in _each(state, scale)])
 
 

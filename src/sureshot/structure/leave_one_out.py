@@ -1,4 +1,4 @@
-"""What would be said of each row without it and its copies, from what particles keep.
+"""Leave-one-out prediction of each row without it and its copies, from what particles keep.
 
 Given the Polya-Gamma variables the labels are as if ``t = 1 / (2 omega)`` had been seen with noise of variance
 ``1 / omega``, so with ``K = S + W^-1`` the contrasts G of rows have, given those of all others, the moments

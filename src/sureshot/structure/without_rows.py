@@ -1,4 +1,4 @@
-"""What is said of queries without each of the rows, given the Polya-Gamma variables of the others.
+"""Predictions of queries without each of the rows, given the Polya-Gamma variables of the others.
 
 With ``B = I + W^1/2 S W^1/2 = L L'`` of all contrasts, ``z = B^-1 W^1/2 k`` for their covariances k with a query,
 ``u = L'^-1`` times what is whitened, and the block ``G = (B^-1)_rr`` of the contrasts of a row and its copies, the

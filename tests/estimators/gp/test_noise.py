@@ -16,7 +16,7 @@ from sureshot.estimators.gp.fitting import _of_average, _regressed
 from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.weight_space import FromRows
+from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Effort, Request
 
@@ -97,7 +97,7 @@ def test_a_member_of_a_part_s_choice_is_least_squares_by_all_rows() -> None:
     )
     fitted = model._fitted
     member = next(one for one in fitted.members if one.plan.model.likelihood == "least_squares")
-    assert isinstance(member.process.space, FromRows)
+    assert isinstance(member.process.space, LazyWeightSpace)
     labelled = fitted.learnt
     support = Support.of(labelled, 2, member.plan.scaling, member.plan.device)
     features = Inducing(member.plan.kernel, support.x, orthogonal=True)

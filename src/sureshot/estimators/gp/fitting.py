@@ -37,7 +37,7 @@ from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import TUNING_TOLERANCE
 from sureshot.estimators.gp.tuning.stacking import most_members, stacking_weights
 from sureshot.estimators.gp.warm_start import Start
-from sureshot.estimators.gp.weight_space import FromRows, weight_space
+from sureshot.estimators.gp.weight_space import LazyWeightSpace, weight_space
 from sureshot.estimators.rows.folds import by_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -89,7 +89,7 @@ def fit_members(
     """The posteriors for the plans, and the temperatures that suit them, but for one that `calibrate` has set."""
     n_classes, calibrated = len(training.classes), known is not None and known.calibrated
     tuned = settings.objective is not None and not calibrated
-    judged = tuned and known is None and _flatter(settings, plans)
+    judged = tuned and known is None and _score_too_well(settings, plans)
     if judged:
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
@@ -103,7 +103,7 @@ def fit_members(
             member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part, directions)
             members.append(member)
             left_out.append(probabilities)
-    if known is None and by_part and support.is_telling and not directions:
+    if known is None and by_part and support.can_select_kernels and not directions:
         members, left_out = _weighed(members, left_out, support)
     if judged:
         with stage(JUDGED, 1.0):
@@ -255,7 +255,7 @@ def _regressed(settings: Settings, plan: Plan, support: Support) -> tuple[Member
     arrays = {"prior_mean": mean, "precision": (support.weight / plan.model.noise)[None, None]}
     coefficients = aligned(found.dual[None] / scale)
     features = Inducing(plan.kernel, support.x, plan.model.searches)
-    space = FromRows(features, support.x, "site", arrays, coefficients)
+    space = LazyWeightSpace(features, support.x, "site", arrays, coefficients)
     evidence = found.log_evidence(support.weight, plan.model.noise, scale)
     scaling = None if settings.precomputed else plan.scaling
     return Member(plan, GaussianProcess(scaling, features, coefficients, mean, space), evidence, ()), probabilities
@@ -268,7 +268,7 @@ def _class_probabilities(plan: Plan, mean: Tensor, variance: Tensor, n_classes: 
     return torch.cat([likelihood.predict(*piece, plan.rule)[:n_classes] for piece in pieces], 1)
 
 
-def _flatter(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
+def _score_too_well(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
     """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
     known = all(plan.model.scheme.in_parts for plan, _ in plans)
     near = MANY_ROWS <= len(plans[0][1].y) <= ROWS_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
@@ -289,7 +289,7 @@ def _refitted(plan: Plan, features: Tensor, support: Support, dual: Tensor | Non
     """Latent means and variances (C, N) of rows by posteriors without their fold; means alone for the plug-in rule."""
     only_means = plan.rule == "plug_in"
 
-    def said(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
+    def of_fold(stays: Tensor, weight: Tensor, fold: Tensor) -> Tensor:
         start = None if dual is None else dual[:, stays]
         request = Request(Effort.MODE if only_means else Effort.FULL, TUNING_TOLERANCE, dual=start)
         known = plan.model.condition(features[stays], support.y[stays], support.n_classes, weight, request).posterior
@@ -298,7 +298,7 @@ def _refitted(plan: Plan, features: Tensor, support: Support, dual: Tensor | Non
         spread = torch.zeros_like(mean) if only_means else known.query_variance(queries, queries.square().sum(-1))
         return torch.cat([mean, spread]).permute(2, 0, 1)
 
-    mean, variance = by_folds(support.y, support.weight, support.left_out, said).unbind(1)
+    mean, variance = by_folds(support.y, support.weight, support.left_out, of_fold).unbind(1)
     return mean.mT, variance.mT
 
 

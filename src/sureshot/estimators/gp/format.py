@@ -25,7 +25,7 @@ from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, check_posterior, pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
-from sureshot.estimators.gp.weight_space import FromRows
+from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
@@ -86,7 +86,7 @@ def _own(fitted: GPFitted) -> dict[str, Any]:
 def _stored(member: Member, fitted: GPFitted) -> StoredMember:
     process, plan = member.process, member.plan
     space = process.space
-    if isinstance(space, FromRows):
+    if isinstance(space, LazyWeightSpace):
         kind, arrays = space.kind, dict(space.arrays)
     else:
         kind, _, arrays = pack_posterior(process.posterior)
@@ -155,7 +155,7 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
                 raise ValueError("it has no projection")
             roots = Roots(stored.projection, plan.kernel(inducing) @ stored.projection)
         found = Inducing(plan.kernel, inducing, plan.model.searches, known=roots)
-    space = FromRows(found, inputs, stored.posterior, arrays, coefficients)
+    space = LazyWeightSpace(found, inputs, stored.posterior, arrays, coefficients)
     process = GaussianProcess(plan.scaling, found, coefficients, stored.prior_mean, space)
     return Member(plan, process, stored.log_evidence, stored.trace)
 

@@ -44,7 +44,7 @@ def features_of(posterior: Posterior) -> Tensor:
 
 
 class Leaving(ABC):
-    """What is said of queries without each of E rows: places (E,) and the share (E,) of a row's weight that leaves."""
+    """Predictions of queries without each of E rows: places (E,) and the share (E,) of a row's weight that leaves."""
 
     entries: int
     """Numbers for each query and row."""

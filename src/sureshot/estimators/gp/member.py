@@ -15,7 +15,7 @@ from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
-from sureshot.estimators.gp.weight_space import Known
+from sureshot.estimators.gp.weight_space import WeightSpace
 from sureshot.estimators.rows.folds import by_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support
@@ -92,7 +92,7 @@ class Member:
             approximation=Explicit(self.process.kernel),
             coefficients=weights,
             prior_mean=arrays["prior_mean"],
-            space=Known(posterior),
+            space=WeightSpace(posterior),
         )
         return replace(self, process=process)
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from sureshot.estimators.classes.temperature import plug_in_temperatures
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.tuning.family_search import scaled
-from sureshot.estimators.rows.support import Support, asked_rows
+from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import (
     FactoredLeastSquares,
     leave_one_out_by_factors,
@@ -55,7 +55,7 @@ def with_noise_of_features(
 
     That is by the evidence; where the level is the plan's own, the scale is, too.
     """
-    rows, asked = asked_rows(support, MOST_LEFT_OUT)
+    rows, asked = sampled_rows(support, MOST_LEFT_OUT)
     if not len(rows):
         return WithNoise(plan, 1.0, None)
     likelihood = plan.model.predictive_likelihood

@@ -136,7 +136,7 @@ def families_for(
     if share >= EQUAL_SHARE:
         return standardised
     weights = column_scale / column_scale.square().mean().sqrt()
-    alone = several and not support.is_telling and share >= LEAST_SHARE
+    alone = several and not support.can_select_kernels and share >= LEAST_SHARE
     by_size = (*families, *interacting) if alone else families
     weighted = tuple(replace(family, column_weights=weights) for family in by_size)
     return weighted if alone else (*weighted, *standardised)
@@ -205,7 +205,7 @@ def one_shot_temperature(kernel: str | Kernel | Expression, support: Support) ->
     if not isinstance(kernel, str) or kernel not in ONE_SHOT_TEMPERATURE:
         return ONE_SHOT_TEMPERATURE_ELSEWHERE
     factor, directions = ONE_SHOT_TEMPERATURE[kernel], kernel in UNIT_SPHERE_NAMES
-    if support.is_telling or (directions and len(support.y) < 3):
+    if support.can_select_kernels or (directions and len(support.y) < 3):
         return factor
     x, usual = (normalize(support.x), USUAL_DIRECTIONS) if directions else (support.x, USUAL_COLUMNS)
     return float(factor * (independent_columns(x, support.y) / usual) ** BY_COLUMNS)

@@ -29,8 +29,8 @@ from sureshot.likelihoods.base import PredictiveRule
 
 
 @dataclass(frozen=True)
-class Saying:
-    """How latents say classes."""
+class TwoClassChoice:
+    """How latents of two classes become probabilities."""
 
     model: Model
     rule: PredictiveRule
@@ -51,7 +51,7 @@ class Plan:
     least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
     # Output scale and noise of least squares as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
-    of_two: Saying | None = None  # what was chosen for two classes, while there are more, which it cannot say
+    of_two: TwoClassChoice | None = None  # what was chosen for two classes, while there are more, which it cannot say
 
     def check_parts(self) -> None:
         """ValueError for choices that are none."""
@@ -202,7 +202,7 @@ def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool)
     if plan.model.likelihood == current.likelihood:
         return plan
     if too_many:
-        plan = replace(plan, of_two=Saying(current, before.rule, before.temperature))
+        plan = replace(plan, of_two=TwoClassChoice(current, before.rule, before.temperature))
     if calibrated:
         return plan
     angles = options.compares_angles(settings.kernel, support.x)

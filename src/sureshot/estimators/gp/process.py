@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sureshot.approximations.base import Finite
 from sureshot.approximations.inducing import Inducing
-from sureshot.estimators.gp.weight_space import FromRows, Known
+from sureshot.estimators.gp.weight_space import LazyWeightSpace, WeightSpace
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.gaussian.prior import Queries
@@ -25,7 +25,7 @@ class GaussianProcess:
     approximation: Finite  # what means are linear in
     coefficients: Tensor  # (S, L, R or M), of the means
     prior_mean: Tensor  # (L,)
-    space: Known | FromRows
+    space: WeightSpace | LazyWeightSpace
 
     @property
     def posterior(self) -> Posterior:

@@ -34,7 +34,7 @@ from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan, keep_plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
-from sureshot.estimators.gp.weight_space import FromRows
+from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
@@ -112,7 +112,7 @@ def _kept_basis(member: Member, support: Support, place: torch.Tensor) -> Basis 
     found = process.approximation
     if not isinstance(found, Inducing):
         return None
-    if isinstance(process.space, FromRows) and len(process.space.inputs) == len(found.inputs):
+    if isinstance(process.space, LazyWeightSpace) and len(process.space.inputs) == len(found.inputs):
         return None  # and none are made for that
     known = features_of(process.posterior)
     if len(found.inputs) == len(known):

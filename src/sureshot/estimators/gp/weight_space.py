@@ -21,14 +21,14 @@ from sureshot.gaussian.posterior import Posterior
 
 
 @dataclass(frozen=True)
-class Known:
+class WeightSpace:
     """It is at hand."""
 
     posterior: Posterior  # moments at queries by features (Q, R)
 
 
 @dataclass(frozen=True)
-class FromRows:
+class LazyWeightSpace:
     """It is made of the labelled rows when first asked for, as `weight_space` made it on fitting."""
 
     approximation: Finite
@@ -39,7 +39,7 @@ class FromRows:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """See `Known`."""
+        """See `WeightSpace`."""
         with threads_for(len(self.inputs)), torch.no_grad():
             features = self.approximation.features(self.inputs)
             return weight_space(self.kind, self.arrays, features, self.coefficients, self.approximation).posterior
@@ -51,7 +51,7 @@ def weight_space(
     features: Tensor,  # (N, R), of the labelled rows
     coefficients: Tensor,  # (S, C, R or M)
     approximation: Finite,
-) -> Known:
+) -> WeightSpace:
     """From what a model file holds, and what follows from the labelled rows."""
     weights = aligned(approximation.weights(coefficients))
-    return Known(build_posterior(kind, features, weights, {name: aligned(part) for name, part in arrays.items()}))
+    return WeightSpace(build_posterior(kind, features, weights, {name: aligned(part) for name, part in arrays.items()}))

@@ -25,13 +25,13 @@ def by_folds(
     y: Tensor,  # (N,), labels
     weight: Tensor,  # (N,)
     share: Tensor,  # (N,), of its weight that is left out of a row
-    said: Callable[[Tensor, Tensor, Tensor], Tensor],
+    predicted: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """What is `said` of the rows (N, ...), each by the other folds.
+    """What is `predicted` of the rows (N, ...), each from the other folds.
 
     That is given the rows that stay (K,), their weights (K,), and the fold's rows (Q,).
     """
-    parts = [(fold, said(stays, left, fold)) for fold, stays, left in _folds(y, weight, share)]
+    parts = [(fold, predicted(stays, left, fold)) for fold, stays, left in _folds(y, weight, share)]
     return torch.cat([part for _, part in parts])[torch.cat([fold for fold, _ in parts]).argsort()]
 
 

@@ -227,11 +227,11 @@ def _all_learnt(columns: list[pd.Series], kinds: Mapping[Any, str], weight: np.n
 
 def _advised(unread: list[UnreadCell]) -> str:
     """What cannot be read, and what to do: of texts that come again gaps are the likely meaning."""
-    said = "; ".join(str(error) for error in unread)
+    reasons = "; ".join(str(error) for error in unread)
     tokens = dict.fromkeys(text.strip() for error in unread for text, count in error.texts.items() if count > 1)
     kinds = ", ".join(f"{error.name!r}: 'category'" for error in unread)
     gaps = f", take it for a gap (read_table(..., missing={list(tokens)}))" if tokens else ""
-    return f"{said}{gaps}, or take the column as another kind (columns={{{kinds}}})"
+    return f"{reasons}{gaps}, or take the column as another kind (columns={{{kinds}}})"
 
 
 def _warn_of_numbers(column: pd.Series) -> None:

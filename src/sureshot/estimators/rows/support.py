@@ -95,12 +95,12 @@ class Support:
         return self.able * self.covered
 
     @property
-    def is_telling(self) -> bool:
+    def can_select_kernels(self) -> bool:
         """Whether these rows may choose scales and kernels: they are of most classes, or not few."""
         return self.covered > 0.5 or self.n_able >= FEW_ROWS
 
 
-def asked_rows(support: Support, most: int) -> tuple[Tensor, Support]:
+def sampled_rows(support: Support, most: int) -> tuple[Tensor, Support]:
     """Places of rows that can be left out, evenly chosen if there are more than so many, and the support of these."""
     rows = (support.usable > 0).nonzero().squeeze(-1)
     if len(rows) > most:

@@ -192,8 +192,8 @@ def _score_variants(adapted: Iterator[Adapted], temperatures: Mapping[str, float
     parts: dict[str, list[TaskScores]] = {name: [] for name in temperatures}
     for batch in adapted:
         for name, temperature in temperatures.items():
-            said = batch.probabilities
-            tempered = said if name == "none" else at_temperature(said, temperature, batch.class_mask)
+            predicted = batch.probabilities
+            tempered = predicted if name == "none" else at_temperature(predicted, temperature, batch.class_mask)
             parts[name].append(score_tasks(tempered, batch.query_y, batch.query_mask))
     return {name: join(scores) for name, scores in parts.items()}
 

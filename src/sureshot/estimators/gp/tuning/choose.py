@@ -217,7 +217,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
     """
     first = searches[0]
     climbed = _best(first.climb(model, first.best_lengthscale(), DEFAULT_OUTPUT_SCALE))
-    if not support.is_telling:
+    if not support.can_select_kernels:
         return [(1.0, climbed)]
     bent = max(searches[1:], key=lambda search: search.best_regression().objective)
     found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]

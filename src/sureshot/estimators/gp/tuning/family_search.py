@@ -128,7 +128,7 @@ class Search:
 
     def best_lengthscale(self) -> float:
         """Where least squares predicts best: the start of the climb."""
-        if len(self.family.lengthscales) == 1 or not self.support.is_telling:
+        if len(self.family.lengthscales) == 1 or not self.support.can_select_kernels:
             return self.family.natural_lengthscale
         return self.best_regression().lengthscale
 
@@ -202,7 +202,7 @@ class Search:
                 visited[at], duals = self._score(model, lengths[at[0]], scales[at[1]], duals)
             return max(candidate.objective for candidate in visited[at])
 
-        telling = self.support.is_telling or self.objective == "evidence"
+        telling = self.support.can_select_kernels or self.objective == "evidence"
         _uphill(position, (len(lengths), len(scales)), _STEPS if telling else (), objective)
         return [candidate for candidates in visited.values() for candidate in candidates]
 

@@ -17,7 +17,7 @@ from sureshot.approximations.explicit import Explicit, finite_rank
 from sureshot.estimators.classes.temperature import fit_average, log_probability, plug_in_temperatures
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
-from sureshot.estimators.rows.support import Support, asked_rows
+from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
 from sureshot.likelihoods.softmax import Softmax
 from sureshot.progress import stage, tracked
@@ -50,7 +50,7 @@ def screened(
     """
     if len(searches) <= most or searches[0].objective == "evidence":
         return searches
-    if not searches[0].support.is_telling:
+    if not searches[0].support.can_select_kernels:
         return searches[:1]
     at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     with stage(0.0, 0.2):
@@ -85,7 +85,7 @@ def screened(
 def promising(searches: list[Search]) -> list[Search]:
     """Those that least squares does not leave far behind the best of them."""
     usable = searches[0].support.usable
-    if len(searches) == 1 or not searches[0].support.is_telling:
+    if len(searches) == 1 or not searches[0].support.can_select_kernels:
         return searches
     best = max((search.best_regression() for search in searches), key=lambda candidate: candidate.objective)
     return [search for search in searches if not beats(best, search.best_regression(), usable, HOPELESS)]
@@ -99,7 +99,7 @@ def linear_or_bent(searches: list[Search]) -> list[Search]:
     by 2.7 standard errors at most, which came to nothing on new rows, of groups by 3.7 to 7.5.
     """
     first = searches[0]
-    if len(searches) == 1 or not first.support.is_telling:
+    if len(searches) == 1 or not first.support.can_select_kernels:
         return [first]
     best = max(searches, key=lambda search: search.best_regression().objective)
     found = best.best_regression(), first.best_regression()
@@ -118,11 +118,11 @@ def labels_look_random(
     intents of CLINC150, 10 to 150 of them with 5 to 100 labels each: of all rows that are right at most .4 % look
     random, with 2 % of labels wrong .9 % or more; by some 150 rows that are compared, shares of both kinds overlap.
     """
-    said = None if bent else _by_features(searches[0], support)
-    if said is None:
+    predicted = None if bent else _by_features(searches[0], support)
+    if predicted is None:
         best, asked = max(searches, key=lambda search: search.best_regression().objective), searches[0].support
-        said = best.regressed(), asked
-    p, asked = said
+        predicted = best.regressed(), asked
+    p, asked = predicted
     _, share, scores = fit_average(p, asked)
     _, plain = plug_in_temperatures(Softmax(), log_probability(p)[None], asked, 1.0)
     return share >= RANDOM_SHARE and float(asked.usable @ (scores - plain[0])) > RANDOM_GAIN
@@ -131,7 +131,7 @@ def labels_look_random(
 def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | None:
     """Class probabilities (C, M) of rows of a whole support, left out, and these; None of a kernel without features."""
     kernel = search.family.build(search.best_lengthscale())
-    rows, asked = asked_rows(support, MOST_ASKED)
+    rows, asked = sampled_rows(support, MOST_ASKED)
     if finite_rank(kernel, support.x.shape[1]) is None or not len(rows):
         return None
     with torch.no_grad():
