@@ -258,7 +258,9 @@ def test_rows_of_each_class_are_counted(case: str, checkpoints: dict[str, Path])
         np.testing.assert_allclose(model.class_count_, came)
 
 
-@pytest.mark.parametrize("estimator", {case.estimator for case in CASES.values()}, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "estimator", dict.fromkeys(case.estimator for case in CASES.values()), ids=lambda kind: kind.__name__
+)
 def test_what_makes_numbers_of_columns_can_be_asked_for(estimator: type[IncrementalClassifier]) -> None:
     colours = np.array(["red", "green", "blue"])[np.arange(len(X)) % 3]
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(colour=colours)
