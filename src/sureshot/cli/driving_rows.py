@@ -14,7 +14,7 @@ from sureshot.report import Table
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
-    from sureshot.estimators.influence import NamedRows
+    from sureshot.estimators.classes.influence import NamedRows
 
 N_ANSWERS = 12  # of either kind
 N_DRIVING = 3  # labelled rows for and against each

@@ -17,16 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import Labels, Rows, Weights
+from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import check_kind, class_numbers
 from sureshot.estimators.classes.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
+from sureshot.estimators.classes.influence import Influence, influence_on
 from sureshot.estimators.classes.p_values import ROUNDING
 from sureshot.estimators.classes.suggestions import Suggestions, suggestions
 from sureshot.estimators.classes.targets import plain_labels
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
-from sureshot.estimators.gp.settings import check_count
-from sureshot.estimators.influence import Influence, influence_on
 from sureshot.estimators.rows.validation import check_weights
 from sureshot.warned import warn
 

@@ -17,7 +17,7 @@ import torch
 from gpytorch.kernels import Kernel
 
 from sureshot.computing.memory import memory_budget
-from sureshot.data.checks import near
+from sureshot.estimators.arguments import check_choice, check_count, check_jobs
 from sureshot.inference import INFERENCE_NAMES
 from sureshot.kernels import KERNEL_NAMES, Expression
 from sureshot.likelihoods import LIKELIHOODS
@@ -142,32 +142,6 @@ class Settings:
 def is_precomputed(kernel: Any) -> bool:
     """Whether a kernel argument says that X is the kernel matrix."""
     return isinstance(kernel, str) and kernel == "precomputed"
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least so much."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise ValueError(f"{name} must be {what}; got {value!r}.")
-    return int(value)
-
-
-def check_jobs(jobs: Any) -> int | None:
-    """The number of jobs, as joblib takes it."""
-    if jobs is not None and (not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0):
-        raise ValueError(
-            f"n_jobs must be None, a positive number of jobs, or a negative one to count from all cores (-1); "
-            f"got {jobs!r}."
-        )
-    return None if jobs is None else int(jobs)
-
-
-def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """The value if it is allowed, else an error that lists what is."""
-    if not isinstance(value, str | int | np.bool_ | NoneType) or value not in allowed:
-        hint = near(value, [name for name in allowed if isinstance(name, str)]) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(repr(item) for item in allowed)}; got {value!r}{hint}.")
-    return value
 
 
 def _check_kernel(kernel: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from sureshot.data.checks import near
-from sureshot.estimators.gp.settings import check_choice, check_count
+from sureshot.estimators.arguments import check_choice, check_count
 from sureshot.estimators.search.rule import RULES
 from sureshot.structure.grammar import GRAMMARS, Grammar
 from sureshot.structure.rejuvenation import Rejuvenation

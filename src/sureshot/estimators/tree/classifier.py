@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights
+from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights, check_count
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.answers import TopClasses
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
-from sureshot.estimators.gp.settings import check_count, device_for
+from sureshot.estimators.gp.settings import device_for
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.tree.fitted import TreeFitted, first_session, later_session
 from sureshot.estimators.tree.format import TREE_FORMAT

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from sureshot.estimators.gp.settings import check_choice, check_count
+from sureshot.estimators.arguments import check_choice, check_count
 from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.strategy import Strategy
 from sureshot.incremental.tree_sessions import (

@@ -16,8 +16,8 @@ from sklearn.datasets import load_iris, make_blobs
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier, kernels
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.influence import Influence
 from sureshot.estimators.gp import leaving
-from sureshot.estimators.influence import Influence
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
