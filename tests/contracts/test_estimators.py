@@ -316,6 +316,11 @@ def content(value: Any, seen: tuple[int, ...] = ()) -> Any:
         return (type(value), *(content(v, seen) for v in value))
     if isinstance(value, str | bytes | int | float | bool | type(None) | type | Path | np.generic):
         return repr(value)
+    if dataclasses.is_dataclass(value):  # what it has computed for who asked is no part of it
+        return (
+            type(value),
+            content({part.name: getattr(value, part.name) for part in dataclasses.fields(value)}, seen),
+        )
     return (type(value), content(vars(value), seen)) if hasattr(value, "__dict__") else repr(value)
 
 
