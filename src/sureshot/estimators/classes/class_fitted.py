@@ -144,13 +144,18 @@ class ClassFitted(Fitted, ABC):
         of_model = torch.cat([predictor.outlier_scores(block) for block in blocks]).cpu().numpy()
         return OutlierScore.of(x, self.scalings(x), of_model, self.has_directions)
 
+    @property
     @abstractmethod
+    def _left_out(self) -> tuple[Tensor, Tensor]:
+        """Probabilities (N, C) and outlier scores (N,) of the rows of `learnt`, each without itself; kept."""
+
     def outlier_scores_left_out(self) -> Tensor:
         """The predictor's `outlier_scores` of each row of `learnt` without it, (N,)."""
+        return self._left_out[1]
 
-    @abstractmethod
     def probabilities_left_out(self) -> Tensor:
         """The predictor's `probabilities` of each row of `learnt` without it, (N, C), before a class prior."""
+        return self._left_out[0]
 
     @cached_property
     def usual_outliers(self) -> LeftOut:

@@ -48,12 +48,9 @@ class FewShotFitted(ClassFitted):
         found = self.predictor.outlier_scores_left_out(aligned(self.rows.left_out_shares, self.device))
         return self._left_out[1] if found is None else found
 
-    def probabilities_left_out(self) -> Tensor:
-        """By folds, as mean field makes sites of means that have seen labels."""
-        return self._left_out[0]
-
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
+        """By folds, as mean field makes sites of means that have seen labels."""
         support = Support.of(self.rows, len(self.classes), None, self.device)
 
         def without(stays: Tensor, weight: Tensor) -> ConditionedLearner:

@@ -118,12 +118,6 @@ class GPFitted(ClassFitted):
         of_class = self.weight_of_class / np.maximum(totals, 1e-300)
         return LabelledRows(rows.x, rows.y, rows.weight * of_class[rows.y], rows.weight)
 
-    def outlier_scores_left_out(self) -> Tensor:
-        return self._left_out[1]
-
-    def probabilities_left_out(self) -> Tensor:
-        return self._left_out[0]
-
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
         rows = self._weighted

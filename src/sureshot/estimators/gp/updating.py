@@ -94,7 +94,6 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
     return replace(
         known,
         rows=training.rows,
-        row_ids=training.row_ids,
         predictor=replace(known.predictor, members=tuple(members)),
         log_evidence=evidence_of(members),
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),

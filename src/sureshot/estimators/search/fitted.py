@@ -299,12 +299,6 @@ class SearchFitted(ClassFitted):
         """Effective sample sizes after each batch, before resampling."""
         return [size for step in self.steps for size in step.effective_sample_sizes]
 
-    def outlier_scores_left_out(self) -> Tensor:
-        return self._left_out[1]
-
-    def probabilities_left_out(self) -> Tensor:
-        return self._left_out[0]
-
     @property
     def learnt(self) -> LabelledRows:
         """A row and its copies are one."""

@@ -119,12 +119,9 @@ class TreeFitted(ClassFitted):
             "GPClassifier and FewShotClassifier do."
         )
 
-    def outlier_scores_left_out(self) -> Tensor:
+    @property
+    def _left_out(self) -> tuple[Tensor, Tensor]:
         """Refused, as a row cannot be taken off a mean."""
-        raise ValueError(_NO_ROWS)
-
-    def probabilities_left_out(self) -> Tensor:
-        """Refused likewise."""
         raise ValueError(_NO_ROWS)
 
     def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
