@@ -104,7 +104,7 @@ _SWITCHES: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("no relevance", "with_relevance", lambda *_: [], _WEIGHED),
         ("one setting of embeddings", "AVERAGED_ROWS", 0, "unit and able"),
         ("two kernels of many embeddings", "AVERAGED_ROWS", _ANY, "unit and rows > 1000", 3.0),
-        ("labels never look random", "labels_look_random", lambda *_, **__: False, "unit and able"),
+        ("labels never look random", "targets_look_random", lambda *_, **__: False, "unit and able"),
     ),
     "estimators.gp.plan": (
         ("no spectral scaling", "clear_spectral_scaling", lambda _: None, _BENT),
@@ -123,6 +123,8 @@ _SWITCHES: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("bent by two errors", "BENT_MARGIN", 2.0, _BENT),
         ("never bent alone", "BENT_MARGIN", math.inf, _BENT),
         ("bent by any gain", "beats", lambda *of, margin=0.0: _beats(*of[:3], *(of[3:] or (margin,))), _BENT),
+    ),
+    "estimators.gp.tuning.objective": (
         ("random by any share", "RANDOM_SHARE", 0.0, "unit and able"),
         ("random by any gain", "RANDOM_GAIN", 0.0, "unit and able"),
     ),

@@ -22,6 +22,7 @@ from sureshot.estimators.classes.temperature import (
 )
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import Search
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import fit_scaling
 from sureshot.estimators.rows.support import Support
@@ -171,8 +172,8 @@ def test_regressed_is_what_the_candidate_was_scored_by() -> None:
     labels = spoilt(Y[:80], WRONG, 0)
     rows = LabelledRows(UNIT[:80], labels, np.ones(80), np.ones(80))
     support = Support.of(rows, 10, fit_scaling(rows.x, rows.weight, "auto"), torch.device("cpu"))
-    search = Search(support, 0, named_family("unit_rbf", support), ("plug_in",), "leave_one_out")
-    p = search.regressed()
+    search = Search(support, 0, named_family("unit_rbf", support), LabelLogLoss(("plug_in",)))
+    p = search.regressed().softmax(0)
     torch.testing.assert_close(p.sum(0), torch.ones(80, dtype=torch.float64))
     torch.testing.assert_close(smoothed_score(log_probability(p), support), search.best_regression().pointwise)
 

@@ -17,6 +17,7 @@ from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Setting, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.spectral import clear_spectral_scaling
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
@@ -92,11 +93,12 @@ def choose_plans(
     support = Support.of(rows, n_classes, scaling, settings.device)
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
+    objective = LabelLogLoss(rules, by_evidence=settings.objective == "evidence")
     embeddings = angles and settings.kernel == "auto"
     by_rows = settings.objective not in (None, "evidence")
     if embeddings and settings.averages and by_rows and len(rows.y) <= AVERAGED_ROWS:
         with one_thread():
-            scaling = replace(scaling, spectral=clear_spectral_scaling(support))
+            scaling = replace(scaling, spectral=clear_spectral_scaling(support, objective))
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     ranks = _ranks(support) if free and settings.averages else None
@@ -115,14 +117,12 @@ def choose_plans(
         found: tuple[Setting, ...] = (Setting(kernel, models[0], rules[0], 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)
-        objective = "leave_one_out" if settings.objective == "auto" else settings.objective
         rng = np.random.default_rng(settings.seed)
         with one_thread():  # the subset is small by construction
             found = tune(
                 support,
                 families,
                 stand_ins,
-                rules,
                 objective,
                 rng,
                 settings.n_jobs,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.layout import aligned
-from sureshot.estimators.rows.folds import row_folds
+from sureshot.estimators.rows.folds import FOLDS, row_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.likelihoods.gaussian import label_targets
@@ -53,6 +53,25 @@ class Support:
         """Of least squares, (C, N), and their prior means (C,)."""
         return label_targets(self.y, self.n_classes, self.weight)
 
+    @cached_property
+    def n_present(self) -> int:
+        """How many classes have a row."""
+        return len(self.y.unique())
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is more than one class."""
+        return self.n_present > 1
+
+    @property
+    def rows_per_target(self) -> float:
+        """How many rows a class has, on average."""
+        return float(self.weight.sum()) / self.n_present
+
+    def folds(self, n_folds: int = FOLDS) -> Tensor:
+        """A fold (N,) for each row, from 0, by `row_folds`."""
+        return row_folds(self.y, n_folds)
+
     def part(self, rows: Tensor) -> Support:
         """Some of the rows (M,)."""
         x, y, weight = self.x[rows], self.y[rows], self.weight[rows]
@@ -66,7 +85,7 @@ class Support:
         log loss of .234 with a Matern kernel and .266 with a rougher one, of new rows .249 and .252.
         """
         several = torch.bincount(self.y, minlength=self.n_classes)[self.y] > 1
-        judges = (row_folds(self.y, 2) == 0) & several
+        judges = (self.folds(2) == 0) & several
         return replace(self, evidence=self.evidence * judges, judges=judges)
 
     @cached_property
@@ -83,7 +102,7 @@ class Support:
     @cached_property
     def covered(self) -> float:
         """The share of the classes that these rows are of."""
-        return len(self.y[self.able > 0].unique()) / max(1, len(self.y.unique()))
+        return len(self.y[self.able > 0].unique()) / max(1, self.n_present)
 
     @cached_property
     def usable(self) -> Tensor:
@@ -110,7 +129,7 @@ def sampled_rows(support: Support, most: int) -> tuple[Tensor, Support]:
 
 def is_compared_whole(support: Support) -> bool:
     """Whether all rows are few enough to compare kernels on."""
-    n_classes = len(support.y.unique())
+    n_classes = support.n_present
     return n_classes <= MAX_TUNING_CLASSES and len(support.y) <= _budget(support, n_classes)
 
 

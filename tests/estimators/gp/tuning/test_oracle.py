@@ -19,6 +19,7 @@ from sureshot.estimators.gp import options
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.tuning import family_search
 from sureshot.estimators.gp.tuning.family_search import Search
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.rows.support import Support
 from sureshot.likelihoods import get_likelihood
 from tests.oracles import dense
@@ -113,13 +114,13 @@ def evidence_of_scale(problem: Problem, scale: float, ratio: float) -> float:
     return dense.least_squares(scaled, problem.x)[1]
 
 
-def search(n_classes: int, rules: tuple[str, ...], objective: str = "leave_one_out", weighted: bool = True) -> Search:
+def search(n_classes: int, rules: tuple[str, ...], by_evidence: bool = False, weighted: bool = True) -> Search:
     x, y, weight = (torch.from_numpy(part) for part in rows(n_classes))
     ones = torch.ones_like(weight)
     problem = problem_of(n_classes, 1.0, 1.0)
     share, counts = torch.from_numpy(left_out(problem)) / weight, torch.from_numpy(evidence(problem))
     support = Support(x, y, *(weight, n_classes, share, counts) if weighted else (ones, n_classes, ones, ones))
-    return Search(support, 0, options.named_family("rbf", support), rules, objective)  # type: ignore[arg-type]
+    return Search(support, 0, options.named_family("rbf", support), LabelLogLoss(rules, by_evidence))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -170,7 +171,7 @@ CANDIDATES = [  # likelihood, inference, classes, prior mean, temperature of the
 ]
 
 
-@pytest.mark.parametrize("objective", ["leave_one_out", "evidence"])
+@pytest.mark.parametrize("by_evidence", [False, True])
 @pytest.mark.parametrize("scales", [(1.0, 10.0), (2.0, 1.0)])
 @pytest.mark.parametrize(("likelihood", "inference", "n_classes", "prior_mean", "tau", "rules"), CANDIDATES)
 def test_the_objective_of_a_candidate(
@@ -181,7 +182,7 @@ def test_the_objective_of_a_candidate(
     tau: float,
     rules: tuple[str, ...],
     scales: tuple[float, float],
-    objective: str,
+    by_evidence: bool,
 ) -> None:
     """The evidence; or the left-out rows' scores, by means and variances as the rule asks, plus scales' log priors."""
     lengthscale, outputscale = scales
@@ -195,7 +196,7 @@ def test_the_objective_of_a_candidate(
     latents = dense.leave_one_out(problem, sites, left_out(problem) / problem.weight)
     log_prior = -0.5 * np.log(lengthscale) ** 2 - 0.5 * np.log(outputscale / 10) ** 2
     model = Model(likelihood, inference, likelihood_temperature=tau, prior_mean=prior_mean)
-    found, _ = search(n_classes, rules, objective)._score(model, lengthscale, outputscale, [None])
+    found, _ = search(n_classes, rules, by_evidence)._score(model, lengthscale, outputscale, [None])
     for candidate, rule in zip(found, rules, strict=True):
         if rule == "plug_in":
             means = latents.mean[0].T
@@ -206,7 +207,7 @@ def test_the_objective_of_a_candidate(
             assert candidate.temperature == 1
             pointwise = scores(problem, np.log(predicted(likelihood, rule, latents, tau)))
         np.testing.assert_allclose(candidate.pointwise.numpy(), pointwise, rtol=0, atol=CLOSE[inference, likelihood])
-        expected = evidence if objective == "evidence" else float(usable(problem) @ pointwise) + log_prior
+        expected = evidence if by_evidence else float(usable(problem) @ pointwise) + log_prior
         assert candidate.objective == pytest.approx(expected, abs=10 * CLOSE[inference, likelihood])
 
 

@@ -11,6 +11,7 @@ import torch
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import Candidate, Search
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.screening import choose, promising, screened, with_relevance
 from sureshot.estimators.rows.support import Support
 
@@ -26,14 +27,14 @@ def test_the_default_is_left_only_for_a_clear_gain(gain: float, wins: bool) -> N
     base = -torch.rand(100, generator=generator, dtype=torch.float64)
     better = base + gain + torch.randn(100, generator=generator, dtype=torch.float64)
     default, other = candidate(base), candidate(better)
-    chosen = choose([default, other], default, torch.ones(100, dtype=torch.float64), "leave_one_out")
+    chosen = choose([default, other], default, torch.ones(100, dtype=torch.float64))
     assert (chosen is other) == wins
 
 
 def test_few_rows_cannot_leave_the_default() -> None:
     base = torch.full((20,), -1.0, dtype=torch.float64)
     default, other = candidate(base), candidate(base + 1)
-    assert choose([default, other], default, torch.ones(20, dtype=torch.float64), "leave_one_out") is default
+    assert choose([default, other], default, torch.ones(20, dtype=torch.float64)) is default
 
 
 def searches(n: int, *names: str) -> list[Search]:
@@ -42,7 +43,7 @@ def searches(n: int, *names: str) -> list[Search]:
     ones = torch.ones(n, dtype=torch.float64)
     support = Support(torch.from_numpy(x), torch.from_numpy((x.prod(1) > 0).astype(int)), ones, 2, ones, ones)
     return [
-        Search(support, k, named_family(name, support), ("integral", "plug_in"), "leave_one_out")
+        Search(support, k, named_family(name, support), LabelLogLoss(("integral", "plug_in")))
         for k, name in enumerate(names)
     ]
 
@@ -57,12 +58,12 @@ def test_a_family_far_behind_at_first_is_tried_at_no_other_length_scale() -> Non
     """A kernel that sees one column at a hundredth of the other knows nothing of quadrants."""
     smooth, rough, flat, tiny = searches(300, "rbf", "matern32", "linear", "rbf")
     weights = torch.tensor([1.0, 0.01], dtype=torch.float64)
-    blind = Search(smooth.support, 4, replace(tiny.family, column_weights=weights), tiny.rules, tiny.objective)
+    blind = Search(smooth.support, 4, replace(tiny.family, column_weights=weights), tiny.objective)
     compared = [smooth, rough, flat, blind]
     assert screened(compared, 2, None) == [smooth, rough]
     assert [len(one.least_squares(LEAST_SQUARES)) for one in compared[2:]] == [1, 1]
     assert min(len(one.least_squares(LEAST_SQUARES)) for one in compared[:2]) > 1
-    alone = Search(smooth.support, 4, blind.family, tiny.rules, tiny.objective)
+    alone = Search(smooth.support, 4, blind.family, tiny.objective)
     assert len(alone.least_squares(LEAST_SQUARES)) > 1
 
 
@@ -87,11 +88,11 @@ def test_further_parts_of_the_rows_have_their_say() -> None:
     flat, rough = searches(100, "linear", "matern32")
     (told,) = searches(100, "linear")
     noise = replace(told.support, y=torch.from_numpy(np.random.default_rng(5).integers(0, 2, 100)))
-    undecided = [Search(noise, k, one.family, one.rules, one.objective) for k, one in enumerate((flat, rough))]
+    undecided = [Search(noise, k, one.family, one.objective) for k, one in enumerate((flat, rough))]
     assert screened(undecided, 1, None) == undecided[:1]
     assert screened(undecided, 1, None, [told.support]) == undecided[1:]
     expected = undecided[1].best_regression()
-    there = Search(told.support, 1, rough.family, rough.rules, rough.objective)
+    there = Search(told.support, 1, rough.family, rough.objective)
     at_its_scales = there._regress(
         expected.model, expected.lengthscale, ratios=(expected.model.noise / expected.output_scale,)
     )
@@ -109,7 +110,7 @@ def test_a_gain_by_relevance_is_one_for_other_rows_too() -> None:
 
     learnt, alike, other = part(3), part(3), part(7)
     family = replace(named_family("rbf", learnt), per_column=True)
-    alone = [Search(learnt, 0, family, ("plug_in",), "leave_one_out")]
+    alone = [Search(learnt, 0, family, LabelLogLoss(("plug_in",)))]
     assert len(with_relevance(alone)) == len(with_relevance(alone, [alike])) == 1
     assert with_relevance(alone, [other] * 4) == []
 
@@ -117,7 +118,7 @@ def test_a_gain_by_relevance_is_one_for_other_rows_too() -> None:
 def on_other_columns(search: Search, index: int) -> Search:
     """The same kernel on columns of other sizes."""
     weights = torch.tensor([1.0, 0.8], dtype=torch.float64)
-    return Search(search.support, index, replace(search.family, column_weights=weights), search.rules, search.objective)
+    return Search(search.support, index, replace(search.family, column_weights=weights), search.objective)
 
 
 def test_rows_that_cannot_be_left_out_leave_no_family_behind() -> None:

@@ -10,10 +10,13 @@ import torch
 from sklearn.preprocessing import normalize
 
 from sureshot import GPClassifier
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.spectral import average_of, clear_spectral_scaling, spectral_scaling_of
 from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.estimators.rows.support import Support
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
+
+OBJECTIVE = LabelLogLoss(("plug_in",))
 
 
 def rows(n: int, varies: float, noise: float = 0.3, width: int = 42) -> tuple[np.ndarray, np.ndarray]:
@@ -39,16 +42,16 @@ def spectral_of(model: GPClassifier) -> SpectralScaling | None:
 
 def test_it_is_used_where_what_varies_tells_classes_apart() -> None:
     x, y = rows(100, 0.0)
-    found = clear_spectral_scaling(support_of(x, y))
+    found = clear_spectral_scaling(support_of(x, y), OBJECTIVE)
     assert found is not None
     np.testing.assert_allclose(found(x), SpectralScaling.of(x, np.ones(100), 5.0)(x), atol=1e-12)
-    assert clear_spectral_scaling(support_of(*rows(100, 4.0))) is None
-    assert clear_spectral_scaling(support_of(x[:49], y[:49])) is None
+    assert clear_spectral_scaling(support_of(*rows(100, 4.0)), OBJECTIVE) is None
+    assert clear_spectral_scaling(support_of(x[:49], y[:49]), OBJECTIVE) is None
 
 
 def test_a_row_is_asked_of_a_map_without_it() -> None:
     """Four rows of a class in 200 columns: its own noise counts more in a map that has seen it (2.3 errors)."""
-    assert clear_spectral_scaling(support_of(*rows(80, 0.0, 0.7, 200))) is not None
+    assert clear_spectral_scaling(support_of(*rows(80, 0.0, 0.7, 200)), OBJECTIVE) is not None
 
 
 def test_a_part_of_the_rows_learns_a_map_for_as_many_rows_of_a_class() -> None:

@@ -1,28 +1,24 @@
-"""Choosing kernel, scales, likelihood, predictive rule and temperature together, from the support itself.
+"""Choosing kernel, scales, likelihood, predictive rule and temperature together, from the rows themselves.
 
-Every candidate is scored by its leave-one-out log predictive probability of the labels it was given, plus a weak
-log prior that decides where the labels cannot (one example per class). Two kinds of candidates compete:
+Every candidate is scored by its objective (`Objective`), the log predictive probability of left-out targets as a rule,
+plus a weak log prior that decides where rows cannot (one example per class). Two kinds of candidates compete:
 
-* least squares: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition
-  for each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted
-  temperature;
-* the logistic or softmax likelihood by Laplace's method, for the kernel families that least squares ranks highest
-  and that are not far behind, walked uphill on a lattice of length-scale and output scale from the length-scale that it
-  likes best.
+* least squares: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition for each
+  length-scale, these tried uphill from the natural one;
+* another likelihood by Laplace's method, for the kernel families that least squares ranks highest and that are not far
+  behind, uphill on a lattice of length-scale and output scale from the length-scale that least squares likes best.
 
-With `relevance` the best family is tried with a length-scale for each column, too, if that pays. The best of each
-family and likelihood are averaged, with weights by what they say of left-out labels (`stacking`), the families that are
-not climbed by least squares alone. Tables of few rows have every family by every rule at its natural scales beside
-these (`Search.untuned`), and with very few they have nothing else: what ten rows prefer is luck. Embeddings have an
-average of two kernels (`of_directions`).
-Where one is to be chosen, a candidate other than the default (Laplace with the default rule) must win by more than two
-standard errors of the paired difference in log probability; otherwise the more stable default is kept. (One standard
-error is the usual rule, Breiman et al. 1984, but the winner here is the best of many.) Where only some classes are
-compared, least squares cannot win: classes hide each other from it, the more of them the more. By 30 of 150 intents
-it was chosen now and then, and told new queries of all 150 worse (.909 by .960 right of 100 labels each).
+With `relevance` the best family is also tried with a length-scale for each column. The best of each family and
+likelihood are averaged, with weights by left-out rows (`stacking`); families that are not climbed take part by least
+squares alone. Of few rows every family takes part by every rule at its natural scales, too (`Search.untuned`), and of
+very few nothing else does: what ten rows prefer is luck. Embeddings have an average of two kernels (`of_directions`).
 
-Large supports are tuned on a stratified subset; weights of an average and temperature are then found by all rows. These
-choose among more members, and of more kernels: what a few hundred rows prefer, thousands often do not.
+Where one candidate is to be chosen, another than the default (the first model and rule) must win by more than two
+standard errors of the paired difference. One is the usual rule (Breiman et al. 1984), but the winner here is the best
+of many. Where only some classes are compared, least squares cannot win: classes hide each other from it.
+
+Many rows are tuned on a stratified subset. All rows then find weights of an average and its temperature, and choose
+among more members: what a few hundred rows prefer, thousands often do not.
 """
 
 from __future__ import annotations
@@ -36,15 +32,16 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor
 
-from sureshot.estimators.gp.model import LEAST_SQUARES, Model
+from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, Candidate, Family, Search, scaled
+from sureshot.estimators.gp.tuning.objective import Objective
 from sureshot.estimators.gp.tuning.screening import (
     choose,
-    labels_look_random,
     linear_or_bent,
     preferred,
     promising,
     screened,
+    targets_look_random,
     with_relevance,
 )
 from sureshot.estimators.gp.tuning.stacking import (
@@ -56,7 +53,6 @@ from sureshot.estimators.gp.tuning.stacking import (
     most_members,
     stacking_weights,
 )
-from sureshot.estimators.rows.folds import row_folds
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import FEW_ROWS, MANY_ROWS, Support, tuning_parts
 from sureshot.kernels import Scale
@@ -89,8 +85,7 @@ def tune(
     support: Support,
     families: tuple[Family, ...],
     models: tuple[Model, ...],  # the default first; a least-squares model may follow
-    rules: tuple[PredictiveRule, ...],  # the default first
-    objective: str,  # "leave_one_out" or "evidence"
+    objective: Objective,
     rng: np.random.Generator,  # chooses the subset of a large support
     n_jobs: int | None = None,  # families searched at once
     average: bool = False,
@@ -100,16 +95,15 @@ def tune(
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
-    An average needs more than one family. Where labels of left-out embeddings look wrong, all kernels
-    and least squares are averaged, else two kernels (`of_directions`), unless least squares by a kernel that
-    bends is clearly ahead. Of more than `AVERAGED_ROWS` there is one setting: such a kernel has as many features as
-    there are rows.
+    An average needs more than one family. Of embeddings, all kernels and least squares are averaged where targets look
+    random, else two kernels (`of_directions`), unless a kernel that bends is clearly ahead by least squares. Of more
+    than `AVERAGED_ROWS` there is one setting: a kernel that bends has as many features as there are rows.
     """
     subset, *elsewhere = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
     usable = subset.usable
-    average = average and objective != "evidence" and len(families) > 1 and (subset.n_able > 0 or not embeddings)
+    average = average and not objective.by_evidence and len(families) > 1 and (subset.n_able > 0 or not embeddings)
     varied = average and bool(elsewhere)
-    searches = [Search(subset, k, family, rules, objective) for k, family in enumerate(families)]
+    searches = [Search(subset, k, family, objective) for k, family in enumerate(families)]
     untuned: list[Candidate] = []
     if average and not embeddings and subset.n_able < SOME_ROWS:
         few = subset.n_able < FEW_ROWS
@@ -125,20 +119,20 @@ def tune(
     of_two = False
     with stage(0.0, SCREENED):
         if embeddings:
-            climbing = searches[:1] if objective == "evidence" else linear_or_bent(searches)
-            look_wrong = average and labels_look_random(searches, support, bent=len(climbing) > 1)
+            climbing = searches[:1] if objective.by_evidence else linear_or_bent(searches)
+            look_wrong = average and targets_look_random(searches, support, bent=len(climbing) > 1)
             of_two = average and not look_wrong and len(support.y) <= AVERAGED_ROWS
             if of_two and len(climbing) == 1:
                 return _settings(of_directions(searches, models[0], subset), families, usable)
             average = look_wrong
         else:
             climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, elsewhere, varied)
-    if relevance and objective != "evidence":
+    if relevance and not objective.by_evidence:
         report("comparing columns", SCREENED)
         further = with_relevance(searches, elsewhere)
         climbing = [*climbing, *further]
         families += tuple(search.family for search in further)
-    if not embeddings and objective != "evidence" and not varied:
+    if not embeddings and not objective.by_evidence and not varied:
         climbing = promising(climbing)
     with stage(SCREENED, 1.0):
         of_searches = _climbed(climbing, models, n_jobs)
@@ -149,7 +143,7 @@ def tune(
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
         final = subset is support or any(family.relevance is not None for family in families)
         if final or not varied:
-            for model in (model for model in models if model.scheme.is_exact and "plug_in" in rules):
+            for model in (model for model in models if model.scheme.is_exact and "plug_in" in objective.rules):
                 for search in (search for search in searches if search not in climbing):
                     candidates += search.least_squares(model)
         most = (most_members if final else most_candidates)(len(support.y), subset.n_able)
@@ -157,21 +151,22 @@ def tune(
         if varied and not final:
             weighted = with_light_ones(weighted, candidates, usable, most)
         if directions:
-            beside = [Search(subset, len(families) + k, one, rules, objective) for k, one in enumerate(directions)]
+            beside = [Search(subset, len(families) + k, one, objective) for k, one in enumerate(directions)]
             families += directions
             weighted = [*weighted, *of_directions(beside, models[0], subset)]
             weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
     else:
-        if subset.n_classes < len(support.y.unique()):  # which flatters least squares
+        if subset.n_present < support.n_present:  # which flatters least squares
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
         best: dict[tuple[str, str], Candidate] = {}
         for candidate in candidates:
             key = (candidate.model.likelihood, candidate.rule)
             if key not in best or candidate.objective > best[key].objective:
                 best[key] = candidate
-        default = best[(models[0].likelihood, rules[0])]
-        weighted = [(1.0, choose(list(best.values()), default, usable, objective))]
-        if of_two and not weighted[0][1].model.scheme.is_exact:
+        default = best[(models[0].likelihood, objective.rules[0])]
+        chosen = default if objective.by_evidence else choose(list(best.values()), default, usable)
+        weighted = [(1.0, chosen)]
+        if of_two and not chosen.model.scheme.is_exact:
             weighted = of_directions(searches, models[0], subset)
     return _settings(weighted, families, usable)
 
@@ -197,7 +192,7 @@ def averaged(
     """
     groups = _groups(candidates)
     best = [_best(group) for group in groups.values()]
-    scores = cross_fitted(list(groups.values()), support.usable, row_folds(support.y))
+    scores = cross_fitted(list(groups.values()), support.usable, support.folds())
     if untuned:
         even = torch.stack([candidate.pointwise for candidate in untuned]).logsumexp(0) - math.log(len(untuned))
         *tuned, rest = stacking_weights(scores, support.usable, most, untuned=even)
@@ -221,8 +216,8 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
         return [(1.0, climbed)]
     bent = max(searches[1:], key=lambda search: search.best_regression().objective)
     found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
-    regressed = [search.least_squares(LEAST_SQUARES) for search in (first, bent)]
-    scores = cross_fitted(regressed, support.usable, row_folds(support.y))
+    regressed = [search.least_squares(search.objective.regression) for search in (first, bent)]
+    scores = cross_fitted(regressed, support.usable, support.folds())
     weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
     weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)

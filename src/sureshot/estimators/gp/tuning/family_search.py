@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sureshot.estimators.classes.temperature import fit_rule, log_probability, plug_in_temperatures, smoothed_score
-from sureshot.estimators.gp.model import LEAST_SQUARES, Model
+from sureshot.estimators.gp.model import Model
+from sureshot.estimators.gp.tuning.objective import LeftOut, Objective
 from sureshot.estimators.gp.tuning.relevance import Relevance
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
@@ -99,14 +99,12 @@ class Search:
         support: Support,
         index: int,
         family: Family,
-        rules: tuple[PredictiveRule, ...],
-        objective: str,
+        objective: Objective,
         base: Search | None = None,  # of a family with relevance, that of the same family without
     ) -> None:
         self.support = support
         self.index = index
         self.family = family
-        self.rules = rules
         self.objective = objective
         self.base = base
         self._decompositions: dict[float, list[tuple[Tensor, Tensor]]] = {}
@@ -120,10 +118,10 @@ class Search:
         for model in models:
             if not model.scheme.is_exact:
                 found += self.climb(model, *self._start(model, of_base))
-            elif "plug_in" in self.rules:
+            elif "plug_in" in self.objective.rules:
                 found += self.least_squares(model)
             else:
-                found += [self._regress(model, value, self.rules[0]) for value in self.family.lengthscales]
+                found += [self._regress(model, value, self.objective.rules[0]) for value in self.family.lengthscales]
         return found
 
     def best_lengthscale(self) -> float:
@@ -141,21 +139,20 @@ class Search:
 
     def best_regression(self) -> Candidate:
         """Where least squares predicts best."""
-        return max(self.least_squares(LEAST_SQUARES), key=lambda candidate: candidate.objective)
+        return max(self.least_squares(self.objective.regression), key=lambda candidate: candidate.objective)
 
     def regressed(self) -> Tensor:
-        """Class probabilities (C, N) of rows that are left out by the best regression."""
+        """Latents (P, N) of left-out rows by the best regression, at its temperature."""
         best = self.best_regression()
         paths = self._paths(best.lengthscale, self.support.x.new_tensor([best.model.noise / best.output_scale]))
-        latent = self._by_rows([path.latent for path in paths])[0]
-        return best.model.predictive_likelihood.plug_in(latent / best.temperature)[: self.support.n_classes]
+        return self._by_rows([path.latent for path in paths])[0] / best.temperature
 
     def regressed_elsewhere(self, support: Support) -> Tensor:
         """Log probabilities (N,) of other rows by the best regression at its scales."""
         best, family = self.best_regression(), self.family
         if family.relevance is not None:
             family = replace(family, relevance=family.relevance.elsewhere(len(support.y)))
-        return Search(support, self.index, family, self.rules, self.objective).regressed_like(best)
+        return Search(support, self.index, family, self.objective).regressed_like(best)
 
     def regressed_like(self, other: Candidate) -> Tensor:
         """Log probabilities (N,) of left-out rows by least squares at the scales of another."""
@@ -176,7 +173,7 @@ class Search:
 
     def natural_regression(self) -> Candidate:
         """Least squares at the natural length-scale, where the way uphill begins."""
-        return self._regression(LEAST_SQUARES, _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
+        return self._regression(self.objective.regression, _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
 
     def stay(self) -> None:
         """Have no other length-scale tried by least squares than those that were."""
@@ -190,7 +187,7 @@ class Search:
     def climb(self, model: Model, start: float, output_scale: float) -> list[Candidate]:
         """Walk uphill on the lattice from a length-scale and an output scale; every visited point, for every rule."""
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
-        if model.sites_see_labels and self.objective != "evidence":
+        if model.sites_see_labels and not self.objective.by_evidence:
             scales = tuple(scale for scale in scales if scale <= DEFAULT_OUTPUT_SCALE)  # larger ones only look better
         position = _nearest(lengths, start), _nearest(scales, output_scale)
         visited: dict[Place, list[Candidate]] = {}
@@ -202,7 +199,7 @@ class Search:
                 visited[at], duals = self._score(model, lengths[at[0]], scales[at[1]], duals)
             return max(candidate.objective for candidate in visited[at])
 
-        telling = self.support.can_select_kernels or self.objective == "evidence"
+        telling = self.support.can_select_kernels or self.objective.by_evidence
         _uphill(position, (len(lengths), len(scales)), _STEPS if telling else (), objective)
         return [candidate for candidates in visited.values() for candidate in candidates]
 
@@ -216,40 +213,34 @@ class Search:
 
     def _prior_duals(self) -> list[Tensor | None]:
         """Of the prior mean, for every view of the rows."""
-        zeros = self.support.x.new_zeros(self.support.n_classes, len(self.support.y))
-        return [zeros] * (1 if self.family.relevance is None else len(self.family.relevance.left_out))
+        n_views = 1 if self.family.relevance is None else len(self.family.relevance.left_out)
+        return [torch.zeros_like(self.support.targets[0])] * n_views
 
     def _score(
         self, model: Model, lengthscale: float, output_scale: float, starts: list[Tensor | None]
     ) -> tuple[list[Candidate], list[Tensor | None]]:
-        support, effort = self.support, Effort.MEANS if self.rules == ("plug_in",) else Effort.FULL
+        support, effort = self.support, Effort.MEANS if self.objective.rules == ("plug_in",) else Effort.FULL
         fits = [
-            model.condition(
-                basis * math.sqrt(output_scale),
-                support.y,
-                support.n_classes,
-                support.weight,
-                Request(effort, TUNING_TOLERANCE, dual=start),
+            self.objective.condition(
+                model, basis * math.sqrt(output_scale), support, Request(effort, TUNING_TOLERANCE, dual=start)
             )
             for basis, start in zip(self._basis(lengthscale), starts, strict=True)
         ]
         moments = [fit.leave_one_out(support.left_out) for fit in fits]
         mean, variance = (self._by_rows(parts) for parts in zip(*moments, strict=True))
+        latents = LeftOut(mean[None], variance[None], mean.new_tensor([model.noise]))
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
         candidates = []
-        for rule in self.rules:
-            temperature, pointwise = fit_rule(
-                model.predictive_likelihood, mean, variance, support, rule, self.family.default_temperature
+        for rule in self.objective.rules:
+            (temperature,), (pointwise,) = self.objective.score(
+                model, rule, latents, support, self.family.default_temperature
             )
-            value = (
-                fits[0].log_evidence
-                if self.objective == "evidence"
-                else float((support.usable * pointwise).sum()) + log_prior
-            )
+            by_rows = float((support.usable * pointwise).sum()) + log_prior
+            value = fits[0].log_evidence if self.objective.by_evidence else by_rows
             candidates.append(
-                Candidate(self.index, lengthscale, output_scale, model, rule, temperature, pointwise, value)
+                Candidate(self.index, lengthscale, output_scale, model, rule, float(temperature), pointwise, value)
             )
         return candidates, [fit.dual for fit in fits]
 
@@ -263,19 +254,15 @@ class Search:
         support = self.support
         levels = support.x.new_tensor(ratios)
         paths = self._paths(lengthscale, levels)
-        latent = self._by_rows([path.latent for path in paths])
-        likelihood = model.predictive_likelihood
-        if rule == "plug_in":
-            temperatures, pointwise = plug_in_temperatures(likelihood, latent, support, self.family.default_temperature)
-        else:
-            variance = self._by_rows([path.variance for path in paths])
-            probabilities = likelihood.predict(latent, variance.unsqueeze(1).expand_as(latent), rule)
-            temperatures = torch.ones_like(levels)
-            pointwise = smoothed_score(log_probability(probabilities), support)
+        mean = self._by_rows([path.latent for path in paths])
+        variance = self._by_rows([path.variance for path in paths]).unsqueeze(1).expand_as(mean)
+        scales = torch.stack([path.scale for path in paths]).mean(0).clamp_min(1e-6)
+        latents = LeftOut(mean, variance, levels * scales)
+        temperatures, pointwise = self.objective.score(model, rule, latents, support, self.family.default_temperature)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
         values = (support.usable * pointwise).sum(-1) + log_prior
         best = int(values.argmax())
-        scale = max(sum(float(path.scale[best]) for path in paths) / len(paths), 1e-6)
+        scale = float(scales[best])
         return Candidate(
             self.index,
             lengthscale,

@@ -24,7 +24,6 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from sureshot.estimators.rows.folds import row_folds
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.least_squares import leave_one_out_residuals
 from sureshot.kernels import Expression, evaluate, is_unit_norm
@@ -69,10 +68,11 @@ class Relevance:
 
 
 def can_be_learnt(support: Support) -> bool:
-    """Whether there are classes to tell apart, rows enough and columns to choose among; directions are no columns."""
+    """Whether targets differ, and rows are enough to choose among columns; directions are no columns."""
     n_columns = support.x.shape[1]
-    several = len(support.y.unique()) > 1
-    return several and 1 < n_columns <= MAX_COLUMNS and support.n_able >= MIN_ROWS and not is_unit_norm(support.x)
+    return (
+        support.varies and 1 < n_columns <= MAX_COLUMNS and support.n_able >= MIN_ROWS and not is_unit_norm(support.x)
+    )
 
 
 def weighted_by(kernel: Expression) -> Callable[[Tensor], Gram]:
@@ -117,7 +117,7 @@ def climb_without_folds(
     max_steps: int = MAX_STEPS,
 ) -> Climb:
     """See `learn_relevance`."""
-    folds = row_folds(support.y, FOLDS)
+    folds = support.folds(FOLDS)
     start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
     of_folds: list[list[np.ndarray]] = []
     for fold in range(FOLDS):
@@ -145,7 +145,7 @@ def left_out_density(
     gram: Gram,  # of its rows
     point: Tensor,  # (D + 1,), logarithms of the weights and of the ratio of noise to output scale
 ) -> Tensor:
-    """Leave-one-out log density of a class's targets, the mean over classes, at the best output scale."""
+    """Leave-one-out log density of the targets, the mean over each row's, at the best output scale."""
     return _density(*_residuals(support, gram, point), support.usable)
 
 
@@ -179,8 +179,7 @@ def _climbed(support: Support, gram: Gram, start: np.ndarray, spread: float, max
 
 def _of_left_out_folds(support: Support, gram: Gram, points: list[np.ndarray], folds: Tensor) -> float:
     """The density where each row meets the point that was found without its fold."""
-    residual = support.x.new_empty(support.n_classes, len(support.y))
-    variance = support.x.new_empty(len(support.y))
+    residual, variance = torch.empty_like(support.targets[0]), torch.empty_like(support.weight)
     for fold, point in enumerate(points):
         inside = folds == fold
         found = _residuals(support, gram, torch.from_numpy(point).to(support.x))
@@ -194,9 +193,9 @@ def _residuals(support: Support, gram: Gram, point: Tensor) -> tuple[Tensor, Ten
 
 
 def _density(residual: Tensor, variance: Tensor, usable: Tensor) -> Tensor:
-    """Of normal residuals (C, N) whose variances (N,) are known but for a factor, which is the best.
+    """Of normal residuals (P, N) whose variances (N,) are known but for a factor, which is the best.
 
-    The factor is zero where all rows are of one class, as without a fold that has the only row of another.
+    The factor is zero where all targets are alike, as without a fold that has the only other one.
     """
     total = usable.sum()
     least = torch.finfo(residual.dtype).tiny

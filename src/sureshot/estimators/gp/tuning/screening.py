@@ -14,19 +14,17 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from sureshot.approximations.explicit import Explicit, finite_rank
-from sureshot.estimators.classes.temperature import fit_average, log_probability, plug_in_temperatures
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
+from sureshot.estimators.gp.tuning.objective import LeftOut
 from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
-from sureshot.likelihoods.softmax import Softmax
 from sureshot.progress import stage, tracked
 
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
 BENT_MARGIN = 3.5  # by which a kernel that bends must beat one that is linear in embeddings: it is one of many
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
-RANDOM_SHARE, RANDOM_GAIN = 0.01, 3.0  # of labels that look random, and what knowing it is worth in nats, at least
-MOST_ASKED = 1000  # rows that are left out to see it
+MOST_ASKED = 1000  # rows that are left out to see whether targets look random
 HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
 FAR_BEHIND = 4.0  # at natural length-scales, for no other to be tried: a family seldom comes near from there
 CLEAR_GAIN = 3.0  # standard errors of the gain by relevance, where further parts of the rows are asked
@@ -48,7 +46,7 @@ def screened(
     before any comes twice. Where no row can be left out nothing tells families apart, and the first is the documented
     default.
     """
-    if len(searches) <= most or searches[0].objective == "evidence":
+    if len(searches) <= most or searches[0].objective.by_evidence:
         return searches
     if not searches[0].support.can_select_kernels:
         return searches[:1]
@@ -106,46 +104,44 @@ def linear_or_bent(searches: list[Search]) -> list[Search]:
     return [first, best] if beats(*found, first.support.usable, BENT_MARGIN) else [first]
 
 
-def labels_look_random(
+def targets_look_random(
     searches: list[Search],
     support: Support,
     bent: bool,  # whether a kernel that bends is far ahead, see `linear_or_bent`
 ) -> bool:
-    """Whether some labels of embeddings have nothing to do with their rows, by what least squares says.
+    """Whether some targets of embeddings have nothing to do with their rows, by least squares.
 
-    A kernel that is linear in embeddings is asked for all rows of the support, which it has features for, unless it is
-    left behind; one that bends is asked for the rows that kernels are compared by. Measured on
-    intents of CLINC150, 10 to 150 of them with 5 to 100 labels each: of all rows that are right at most .4 % look
-    random, with 2 % of labels wrong .9 % or more; by some 150 rows that are compared, shares of both kinds overlap.
+    A kernel that is linear in embeddings predicts rows of the whole support, by its features, unless it is left behind;
+    one that bends those by which kernels are compared.
     """
     predicted = None if bent else _by_features(searches[0], support)
     if predicted is None:
         best, asked = max(searches, key=lambda search: search.best_regression().objective), searches[0].support
         predicted = best.regressed(), asked
-    p, asked = predicted
-    _, share, scores = fit_average(p, asked)
-    _, plain = plug_in_temperatures(Softmax(), log_probability(p)[None], asked, 1.0)
-    return share >= RANDOM_SHARE and float(asked.usable @ (scores - plain[0])) > RANDOM_GAIN
+    return searches[0].objective.targets_look_random(*predicted)
 
 
 def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | None:
-    """Class probabilities (C, M) of rows of a whole support, left out, and these; None of a kernel without features."""
+    """Latents (P, M) of left-out rows of a whole support, and these rows; None of a kernel without features."""
     kernel = search.family.build(search.best_lengthscale())
     rows, asked = sampled_rows(support, MOST_ASKED)
     if finite_rank(kernel, support.x.shape[1]) is None or not len(rows):
         return None
     with torch.no_grad():
+        ratios = support.x.new_tensor(NOISE_RATIOS[::2])
         path = leave_one_out_path_by_features(
             Explicit(kernel).features(search.family.inputs(support.x)),
             *support.targets,
             support.weight,
-            support.x.new_tensor(NOISE_RATIOS[::2]),
+            ratios,
             support.left_out,
             rows,
         )
-    temperatures, pointwise = plug_in_temperatures(Softmax(), path.latent, asked, search.family.default_temperature)
+    latents = LeftOut(path.latent, path.variance.unsqueeze(1).expand_as(path.latent), ratios * path.scale)
+    objective, usual = search.objective, search.family.default_temperature
+    temperatures, pointwise = objective.score(objective.regression, "plug_in", latents, asked, usual)
     best = int((asked.usable * pointwise).sum(-1).argmax())
-    return torch.softmax(path.latent[best] / temperatures[best], 0), asked
+    return path.latent[best] / temperatures[best], asked
 
 
 def preferred(found: list[list[Candidate]], usable: Tensor) -> list[Candidate]:
@@ -177,7 +173,7 @@ def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) ->
     distances = {value: abs(math.log(value * learnt.level / equal.lengthscale)) for value in family.lengthscales}
     nearest = sorted(sorted(distances, key=distances.__getitem__)[:NEAREST_LENGTHSCALES])
     weighted = replace(family, relevance=learnt, lengthscales=tuple(nearest))
-    search = Search(support, len(searches), weighted, base.rules, base.objective, base)
+    search = Search(support, len(searches), weighted, base.objective, base)
     best = max(searches, key=lambda other: other.best_regression().objective)
     gains = [search.best_regression().pointwise - best.best_regression().pointwise]
     gains += [search.regressed_elsewhere(part) - best.regressed_elsewhere(part) for part in elsewhere]
@@ -185,12 +181,10 @@ def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) ->
     return [search] if is_gain(torch.cat(gains), usable, CLEAR_GAIN if elsewhere else MIN_GAIN) else []
 
 
-def choose(candidates: list[Candidate], default: Candidate, usable: Tensor, objective: str) -> Candidate:
+def choose(candidates: list[Candidate], default: Candidate, usable: Tensor) -> Candidate:
     """The best candidate if it beats the default, else the default."""
     best = max(candidates, key=lambda candidate: candidate.objective)
-    if objective == "evidence" or best is default:
-        return default
-    return best if beats(best, default, usable) else default
+    return best if best is not default and beats(best, default, usable) else default
 
 
 def beats(best: Candidate, default: Candidate, usable: Tensor, margin: float = MARGIN) -> bool:
