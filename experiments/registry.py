@@ -49,7 +49,6 @@ _MODULES = (
     "smc-recovery",
     "defaults",
     "embeddings-panel",
-    "special-cases",
     "unknowns",
     "decisions",
     "what-to-label",
@@ -74,7 +73,6 @@ CAMPAIGN_NAMES = (
     "smc-recovery",
     "defaults",
     "embeddings-panel",
-    "special-cases",
     *_IMAGE_CAMPAIGNS,
 )
 """Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""

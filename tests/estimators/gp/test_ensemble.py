@@ -16,7 +16,6 @@ from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.options import BY_COLUMNS, ONE_SHOT_TEMPERATURE, USUAL_COLUMNS, independent_columns
 from sureshot.estimators.gp.tuning.stacking import (
     MOST_MEMBERS,
-    MOST_OF_FEW,
     MOST_OF_SOME,
     SMALLEST_WEIGHT,
     stacking_weights,
@@ -227,7 +226,7 @@ def test_few_rows_have_untuned_members_beside_tuned_ones(breast: tuple[np.ndarra
     X, y = breast
     members = GPClassifier().fit(X[:40], y[:40]).members_
     untuned = [member for member in members if str(member.kernel).startswith("31.6 x ")]
-    assert len(members) - len(untuned) <= MOST_OF_FEW
+    assert len(members) - len(untuned) <= MOST_MEMBERS
     assert len(untuned) >= 20  # five kernels on columns and on ranks, by two rules each
     assert len({member.weight for member in untuned[-20:]}) <= 2  # the same for all, but for a tuned one of that scale
     assert sum(member.weight for member in members) == pytest.approx(1)

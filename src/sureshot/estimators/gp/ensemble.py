@@ -131,7 +131,7 @@ class Ensemble(ClassPredictor):
         Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update. Of equally heavy ones
         those that stay are taken from all over the list, in which those of a kind stand together.
         """
-        most = MOST_OF_SOME if n_rows < SOME_ROWS else most_members(n_rows, n_rows)
+        most = MOST_OF_SOME if n_rows < SOME_ROWS else most_members(n_rows)
         if n_rows < FEW_ROWS or len(self.members) <= most:
             return self.members
         weights = np.array([member.plan.weight for member in self.members])

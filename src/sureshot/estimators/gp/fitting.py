@@ -93,17 +93,16 @@ def fit_members(
     if judged:
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
-    directions = embeddings and len(plans) > 1 and not any(plan.model.scheme.is_exact for plan, _ in plans)
     by_part = not is_compared_whole(plans[0][1])
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     with stage(0.0, JUDGED if judged else 1.0):
         for place, (plan, support) in enumerate(tracked(plans, "fitting", len(plans))):
             start = None if known is None else Start(known.members[place], known.classes, training.classes)
-            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part, directions)
+            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part)
             members.append(member)
             left_out.append(probabilities)
-    if known is None and by_part and support.can_select_kernels and not directions:
+    if known is None and by_part and support.can_select_kernels:
         members, left_out = _weighed(members, left_out, support)
     if judged:
         with stage(JUDGED, 1.0):
@@ -144,7 +143,6 @@ def _fit_member(
     tuned: bool,
     start: Start | None,
     by_part: bool,  # whether a part of the rows has chosen the plan
-    directions: bool,  # whether it is one of several of embeddings, weighed by least squares
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
@@ -160,15 +158,12 @@ def _fit_member(
         basis = basis_of(settings, plan, support)
         if looks_for_noise:
             plan, basis = _with_noise(plan, support, basis)
-        # As many features as rows: refits find their modes in less time than training variances of all classes take.
-        lean = directions and not explicit and not inducing and plan.rule == "plug_in"
-        by_mode = lean and plan.model.scheme.in_parts
-        found = condition_on(settings, plan, support, basis, start, Effort.MODE if by_mode else None)
+        found = condition_on(settings, plan, support, basis, start)
         left_out = None
         if found.sites is not None:
             few = not explicit and not plan.model.one_latent and len(support.y) <= REFITTED_ROWS and tuned
             few_refitted = few and plan.model.searches and plan.rule == "plug_in"
-            by_refits = plan.model.sites_see_labels or by_mode or few_refitted
+            by_refits = plan.model.sites_see_labels or few_refitted
             left_out = (
                 _refitted(plan, basis.features, support, found.dual)
                 if by_refits
@@ -314,7 +309,7 @@ def _weighed(
     if len(members) == 1 or len(known) < len(members):
         return members, left_out
     scores = torch.stack([log_probability(part.gather(0, support.y[None])[0]) for part in known])
-    weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
+    weights = stacking_weights(scores, support.usable, most_members(len(support.y)))
     kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] > 0]
     weighed = [replace(members[k], plan=replace(members[k].plan, weight=float(weights[k]))) for k in kept]
     return weighed, [left_out[k] for k in kept]

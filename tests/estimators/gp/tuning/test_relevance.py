@@ -27,7 +27,6 @@ from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.relevance import (
     FOLDS,
     MAX_COLUMNS,
-    MIN_ROWS,
     Relevance,
     _climbed,
     can_be_learnt,
@@ -206,7 +205,7 @@ def test_a_gain_is_more_than_its_standard_error() -> None:
 def test_where_relevance_is_not_tried() -> None:
     x, y = planted(100)
     assert can_be_learnt(support_of(x, y))
-    assert not can_be_learnt(support_of(x[: MIN_ROWS - 1], y[: MIN_ROWS - 1]))
+    assert not can_be_learnt(support_of(x[:FOLDS], y[:FOLDS]))
     assert not can_be_learnt(support_of(x[:, :1], y))
     assert not can_be_learnt(support_of(np.tile(x, (1, MAX_COLUMNS // 12 + 1)), y))
     assert not can_be_learnt(support_of(x / np.linalg.norm(x, axis=1, keepdims=True), y))

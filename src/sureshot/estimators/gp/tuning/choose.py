@@ -38,7 +38,6 @@ from sureshot.estimators.gp.tuning.objective import Objective
 from sureshot.estimators.gp.tuning.screening import (
     choose,
     linear_or_bent,
-    preferred,
     promising,
     screened,
     targets_look_random,
@@ -137,7 +136,7 @@ def tune(
     with stage(SCREENED, 1.0):
         of_searches = _climbed(climbing, models, n_jobs)
     if embeddings and not average:
-        of_searches = [preferred(of_searches, usable)]
+        of_searches = [max(of_searches, key=lambda found: _best(found).objective)]
     candidates = list(itertools.chain.from_iterable(of_searches))
     if average:
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
@@ -146,7 +145,7 @@ def tune(
             for model in (model for model in models if model.scheme.is_exact and "plug_in" in objective.rules):
                 for search in (search for search in searches if search not in climbing):
                     candidates += search.least_squares(model)
-        most = (most_members if final else most_candidates)(len(support.y), subset.n_able)
+        most = (most_members if final else most_candidates)(len(support.y))
         weighted = averaged(candidates, subset, most, untuned)
         if varied and not final:
             weighted = with_light_ones(weighted, candidates, usable, most)
@@ -218,7 +217,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
     found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
     regressed = [search.least_squares(search.objective.regression) for search in (first, bent)]
     scores = cross_fitted(regressed, support.usable, support.folds())
-    weights = stacking_weights(scores, support.usable, most_members(len(support.y), support.n_able))
+    weights = stacking_weights(scores, support.usable, most_members(len(support.y)))
     weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 

@@ -28,7 +28,6 @@ from sureshot.estimators.rows.support import Support
 from sureshot.inference.least_squares import leave_one_out_residuals
 from sureshot.kernels import Expression, evaluate, is_unit_norm
 
-MIN_ROWS = 50  # that can be left out: with fewer, gains are not told from luck
 MAX_COLUMNS = 300
 FOLDS = 3
 SPREADS = (0.6, 2.0)
@@ -70,9 +69,7 @@ class Relevance:
 def can_be_learnt(support: Support) -> bool:
     """Whether targets differ, and rows are enough to choose among columns; directions are no columns."""
     n_columns = support.x.shape[1]
-    return (
-        support.varies and 1 < n_columns <= MAX_COLUMNS and support.n_able >= MIN_ROWS and not is_unit_norm(support.x)
-    )
+    return support.varies and 1 < n_columns <= MAX_COLUMNS and support.n_able > FOLDS and not is_unit_norm(support.x)
 
 
 def weighted_by(kernel: Expression) -> Callable[[Tensor], Gram]:

@@ -22,7 +22,6 @@ from sureshot.inference.least_squares import leave_one_out_path_by_features
 from sureshot.progress import stage, tracked
 
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
-BENT_MARGIN = 3.5  # by which a kernel that bends must beat one that is linear in embeddings: it is one of many
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
 MOST_ASKED = 1000  # rows that are left out to see whether targets look random
 HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
@@ -93,15 +92,14 @@ def linear_or_bent(searches: list[Search]) -> list[Search]:
     """The first family of embeddings, and the best other one if it is far ahead by least squares.
 
     A kernel that is linear in embeddings tells intents apart as well as any, and has explicit features, no more than
-    columns. It cannot tell classes that are groups of intents. Measured on CLINC150: of intents the others were ahead
-    by 2.7 standard errors at most, which came to nothing on new rows, of groups by 3.7 to 7.5.
+    columns. It cannot tell classes that are groups of intents.
     """
     first = searches[0]
     if len(searches) == 1 or not first.support.can_select_kernels:
         return [first]
     best = max(searches, key=lambda search: search.best_regression().objective)
     found = best.best_regression(), first.best_regression()
-    return [first, best] if beats(*found, first.support.usable, BENT_MARGIN) else [first]
+    return [first, best] if beats(*found, first.support.usable) else [first]
 
 
 def targets_look_random(
@@ -142,15 +140,6 @@ def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | N
     temperatures, pointwise = objective.score(objective.regression, "plug_in", latents, asked, usual)
     best = int((asked.usable * pointwise).sum(-1).argmax())
     return path.latent[best] / temperatures[best], asked
-
-
-def preferred(found: list[list[Candidate]], usable: Tensor) -> list[Candidate]:
-    """The candidates of the first family, or those of the other one if they are clearly better under the likelihood.
-
-    Least squares may be ahead for no other reason than that a class between others is hidden from it.
-    """
-    best = [max(candidates, key=lambda candidate: candidate.objective) for candidates in found]
-    return found[1] if len(found) > 1 and beats(best[1], best[0], usable) else found[0]
 
 
 def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) -> list[Search]:

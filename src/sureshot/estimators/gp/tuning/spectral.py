@@ -23,15 +23,15 @@ from sureshot.estimators.gp.tuning.objective import Objective
 from sureshot.estimators.gp.tuning.relevance import is_gain
 from sureshot.estimators.rows.folds import FOLDS
 from sureshot.estimators.rows.spectral_scaling import SpectralScaling
-from sureshot.estimators.rows.support import FEW_ROWS, Support
+from sureshot.estimators.rows.support import Support
 
 MIN_GAIN = 3.0  # standard errors of a gain from which on directions count more
 KERNELS = ("cosine", "unit_rbf")
 
 
 def clear_spectral_scaling(support: Support, objective: Objective) -> SpectralScaling | None:
-    """By all rows of a support, embeddings; None where left-out rows do not clearly gain by it, or are few."""
-    if support.n_able < FEW_ROWS:
+    """By all rows of a support, embeddings; None where left-out rows do not clearly gain by it."""
+    if not support.n_able:
         return None
     plain = _searches(support, objective)
     found = [search.natural_regression() for search in plain]

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from sureshot.estimators.rows.support import FEW_ROWS, MANY_ROWS
+from sureshot.estimators.rows.support import MANY_ROWS
 
 if TYPE_CHECKING:
     from sureshot.estimators.gp.tuning.family_search import Candidate
 
 PSEUDO_COUNTS = 3.0  # of all groups together, and as many of the untuned
 SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
-MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction,
-MOST_OF_FEW = 8  # unless rows are so few (`FEW_ROWS`) that it costs nothing and none can be preferred
+MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction
 SOME_ROWS = 150  # up to which families stand beside them with nothing chosen, as what was chosen may be luck,
 MOST_OF_SOME = 16  # and as many members at most are kept when rows come
 FEWEST_TO_TUNE = 15  # rows that can be left out: fewer are all predicted right by some setting, by luck
@@ -55,14 +54,14 @@ def cross_fitted(
     return torch.stack(found)
 
 
-def most_members(n_rows: int, n_usable: int) -> int:
-    """How many members an average may have that is fitted to so many rows and weighed by so many left-out ones."""
-    return MOST_OF_FEW if n_usable < FEW_ROWS else max(1, min(MOST_MEMBERS, MEMBER_ROWS // n_rows))
+def most_members(n_rows: int) -> int:
+    """How many members an average may have that is fitted to so many rows."""
+    return max(1, min(MOST_MEMBERS, MEMBER_ROWS // n_rows))
 
 
-def most_candidates(n_rows: int, n_usable: int) -> int:
+def most_candidates(n_rows: int) -> int:
     """How many are fitted to so many rows for these to weigh them, if a part of the rows has compared them."""
-    most = most_members(n_rows, n_usable)
+    most = most_members(n_rows)
     return most if n_rows < MANY_ROWS else max(most, min(MOST_CANDIDATES, MEMBER_ROWS // n_rows))
 
 
