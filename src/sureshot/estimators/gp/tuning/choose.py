@@ -90,7 +90,6 @@ def tune(
     average: bool = False,
     relevance: bool = False,  # whether columns may have length-scales of their own
     embeddings: bool = False,  # whether the families compare these, the first linear in them
-    directions: tuple[Family, ...] = (),  # of rows of a table, which then have half of an average
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
@@ -149,11 +148,6 @@ def tune(
         weighted = averaged(candidates, subset, most, untuned)
         if varied and not final:
             weighted = with_light_ones(weighted, candidates, usable, most)
-        if directions:
-            beside = [Search(subset, len(families) + k, one, objective) for k, one in enumerate(directions)]
-            families += directions
-            weighted = [*weighted, *of_directions(beside, models[0], subset)]
-            weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
     else:
         if subset.n_present < support.n_present:  # which flatters least squares
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
