@@ -21,13 +21,31 @@ from sureshot.estimators.arguments import Rows
 def pipeline_call(pipeline: BaseEstimator, method: str, X: Rows, *args: Any, **kwargs: Any) -> Any:
     """Call a method of a fitted pipeline's last step on what its other steps make of rows.
 
-    ``pipeline_call(pipeline, "outlier_score", X)``; what comes after X is passed on, such as the labels for
-    ``"calibrate"``. Pipelines inside pipelines are gone through, of a search over settings its best pipeline, and what
-    is frozen; an estimator by itself is a pipeline of one step. Steps before the last stay as they were fitted, also
-    for ``"partial_fit"``; what it returns is then the last step.
+    Pipelines inside pipelines are gone through, and so is the best pipeline of a search over settings. The steps before
+    the last stay as they were fitted, also for ``"partial_fit"``.
 
-    Raises `AttributeError` if the last step has no such method, `sklearn.exceptions.NotFittedError` if a step is not
-    fitted.
+    Parameters
+    ----------
+    pipeline : estimator
+        A fitted pipeline, or an estimator by itself.
+    method : str
+        A method of the last step that takes rows, such as ``"outlier_score"``.
+    X : array or DataFrame (n, D)
+        Rows as the first step takes them.
+    *args, **kwargs
+        Passed on to the method, such as the labels for ``"calibrate"``.
+
+    Returns
+    -------
+    object
+        What the method returns.
+
+    Raises
+    ------
+    AttributeError
+        If the last step has no such method.
+    sklearn.exceptions.NotFittedError
+        If a step is not fitted.
     """
     check_is_fitted(pipeline)
     while (inside := _inside(pipeline)) is not None:

@@ -61,11 +61,23 @@ class IncrementalClassifier(Answers):
         """Learn from labelled rows; what is `known` of other rows, unless that is None, keeps all its settings."""
 
     def fit(self, X: Rows, y: Labels, sample_weight: Weights | None = None, *, row_id: Labels | None = None) -> Self:
-        """Learn from labelled rows: X (n, D) with labels y (n,) of any sortable type, at least two distinct.
+        """Learn from labelled rows.
 
-        A sample weight of 2 equals two copies of the row; 0 equals leaving it out, though its cells must be readable.
-        Whole numbers where posteriors are sampled. `row_id` (n,), text or whole numbers, each once, names rows for
-        corrections: `partial_fit` replaces and `forget` removes the rows that have ids (docs/corrections.md).
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows.
+        y : array (n,)
+            Labels of any sortable type, at least two distinct.
+        sample_weight : array (n,), optional
+            A weight of 2 equals two copies of the row, 0 equals leaving it out (its cells must still be readable).
+            Whole numbers where posteriors are sampled.
+        row_id : array (n,), optional
+            Text or whole numbers, all different, by which `partial_fit` replaces rows and `forget` removes them later.
+
+        Returns
+        -------
+        self
         """
         return self._commit(self._first_rows(X, y, sample_weight, row_id), None)
 
@@ -98,15 +110,29 @@ class IncrementalClassifier(Answers):
         *,
         row_id: Labels | None = None,
     ) -> Self:
-        """Add labelled rows, of old or new classes: the result is that of `fit` on all rows so far, settings kept.
+        """Add labelled rows, of known or new classes, and keep the settings.
 
-        So are the columns: one that was constant, and so left out, stays out.
+        The result is that of `fit` on all rows so far with the same settings. A column that was constant, and so left
+        out, stays out. The first call is a `fit` that may have one class only.
 
-        A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
-        without rows predicts from its prior. ``classes_`` is sorted after every call.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows.
+        y : array (n,)
+            Labels.
+        classes : array, optional
+            Further classes to make room for; one without rows predicts from its prior.
+        sample_weight : array (n,), optional
+            As in `fit`.
+        row_id : array (n,), optional
+            A row with a known id replaces the row that had it, and removes it if its weight is 0 and that of another is
+            not. Without ids, rows that are sent twice count twice.
 
-        A row whose id (`row_id`) is known takes the place of the row that had it; one of weight 0, beside others that
-        count, removes it. So a call that is repeated changes nothing. Without ids rows that are sent twice count twice.
+        Returns
+        -------
+        self
+            With ``classes_`` sorted anew.
         """
         return self._extend(X, y, classes, sample_weight, row_id)
 
@@ -145,10 +171,25 @@ class IncrementalClassifier(Answers):
         return None if row_id is None else check_row_ids(row_id, n_rows, None if known is None else known.row_ids)
 
     def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
-        """Remove classes with all their rows, and rows by their ids; the others are as if these had never been seen.
+        """Remove classes with all their rows, or rows by their ids, as if they had never been seen.
 
-        Settings are kept. A class that has lost its last row in this way stays, and predicts from its prior. At least
-        one row must stay.
+        Settings are kept.
+
+        Parameters
+        ----------
+        classes : label or array, optional
+            Classes to remove.
+        rows : id or array, optional
+            Ids of rows to remove. A class that loses its last row so stays, and predicts from its prior.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If no row would be left.
         """
         return self._without(classes, rows)
 
@@ -174,11 +215,22 @@ class IncrementalClassifier(Answers):
         return check_known(rows, known.row_ids)
 
     def calibrate(self, X: Rows, y: Labels) -> Self:
-        """Set the temperature to the one that predicts these held-out labels best (by log probability).
+        """Set the temperature by a calibration set.
 
-        Kept until the next `fit`. Labels that the model does not know are an error. Beforehand temperatures are
-        log-normal around what the labelled rows say (of a single setting) or around 1, within a factor of 1.8 as a
-        rule: what counts little beside fifty rows, and keeps five from undoing what the labelled rows have taught.
+        It maximises the log probability of these labels, with a log-normal prior around what leave-one-out predictions
+        say (around 1 for an average). The prior counts little beside fifty rows, and keeps five from undoing what was
+        learnt. The temperature stays until the next `fit`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows that were not learnt from.
+        y : array (n,)
+            Their labels, all of known classes.
+
+        Returns
+        -------
+        self
         """
         fitted = self._current().settled.uncalibrated
         blocks = self._blocks(fitted, self._kept(fitted, X))
@@ -188,22 +240,43 @@ class IncrementalClassifier(Answers):
         return self
 
     def set_class_prior(self, class_prior: ByLabel) -> Self:
-        """Say how often classes come: "auto", "support" (as in the labelled rows), "uniform", a dict, or an array.
+        """State how often classes come.
 
-        Classes of a `TreeGPClassifier` count alike however many rows they have, so that "support" is "uniform" there.
-        An array has the order of ``classes_``. Kept until the next `fit`, as a temperature is that `calibrate` has set;
-        where new classes come of which it says nothing, the argument ``class_prior`` holds again, with a warning.
-        `predict_latent`, `outlier_score` and `uncertainty` do not depend on it.
+        It stays until the next `fit`. If a new class comes that it does not name, the constructor's ``class_prior``
+        holds again, with a warning. `predict_latent`, `outlier_score` and `uncertainty` do not depend on it.
+
+        Parameters
+        ----------
+        class_prior : {"auto", "support", "uniform"}, dict or array (C,)
+            As often as in the labelled rows ("support"), equally often, or as stated, by label or in the order of
+            ``classes_``. `TreeGPClassifier` counts classes alike, so that "support" is "uniform" there.
+
+        Returns
+        -------
+        self
         """
         fitted = self._current()
         self._fitted = fitted.with_prior(_prior_of(fitted, class_prior))
         return self
 
     def adapt_prior(self, X: Rows) -> Self:
-        """Learn from unlabelled rows how often classes come (Saerens, Latinne & Decaestecker 2002).
+        """Learn from unlabelled rows how often classes come.
 
-        Right where rows of a class look like those that were learnt, wherever they come from, and none are of unknown
-        classes. As `set_class_prior`; the result is ``class_prior_``.
+        Right if the rows of a class look like those that were learnt and no row is of an unknown class.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows without labels.
+
+        Returns
+        -------
+        self
+            With the result as ``class_prior_``; it stays as that of `set_class_prior` does.
+
+        References
+        ----------
+        Saerens, Latinne & Decaestecker 2002, Adjusting the outputs of a classifier to new a priori probabilities.
         """
         fitted = replace(self._current(), class_prior=None)
         (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
@@ -211,7 +284,15 @@ class IncrementalClassifier(Answers):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model as safetensors with a JSON header; atomic, and loading executes nothing."""
+        """Write the fitted model to a file, atomically.
+
+        The format is safetensors with a JSON header. Loading it executes nothing.
+
+        Parameters
+        ----------
+        path : path
+            The file, which is replaced if there is one.
+        """
         save_artifact(path, *self._contents(self._current().settled))
 
     def _contents(self, fitted: ClassFitted) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
@@ -221,15 +302,38 @@ class IncrementalClassifier(Answers):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` wrote; predictions are equal to the last bit.
+        """Read a model that `save` wrote.
 
-        So are variances of a model by inducing inputs that few rows were added to.
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        estimator
+            Its predictions are equal to the last bit.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is damaged, or another kind of model.
         """
         return cls.of_artifact(load_artifact(path, *(form.kind for form in cls._formats)))
 
     @classmethod
     def of_artifact(cls, artifact: Artifact) -> Self:
-        """The model in a file that has been read."""
+        """Restore a model from a file that has been read.
+
+        Parameters
+        ----------
+        artifact : Artifact
+            The contents of the file (`sureshot.persistence.load_artifact`).
+
+        Returns
+        -------
+        estimator
+        """
         model = cls.__new__(cls)
         arguments, fitted, changed = cls._restored(artifact)
         for name, argument in {**signature(cls).parameters, **signature(cls._owner()).parameters}.items():
@@ -239,7 +343,7 @@ class IncrementalClassifier(Answers):
 
     @classmethod
     def _restored(cls, artifact: Artifact) -> tuple[dict[str, Any], ClassFitted, bool]:
-        """See `from_file`; an `ArtifactError` for other arguments than those of the constructor."""
+        """Arguments and fitted value of a file; `ArtifactError` for other arguments than the constructor's."""
         form = next(form for form in cls._formats if form.kind == artifact.kind)
         arguments, fitted, changed = from_file(form, artifact)
         if set(arguments) != set(cls._owner()._get_param_names()) - {"verbose"}:

@@ -30,15 +30,23 @@ _OTHERS = {
 
 
 def load_classifier(path: str | os.PathLike[str]) -> IncrementalClassifier:
-    """Read the model in a file that the `save` of any estimator wrote.
+    """Read the model in a file that the `save` of any estimator wrote; ``sureshot.load`` is this function.
 
-    ``sureshot.load`` is this function. Reading executes nothing; predictions are those of the estimator that was saved.
+    Parameters
+    ----------
+    path : path
+        The file. Reading it executes nothing.
+
+    Returns
+    -------
+    estimator
+        Its predictions are those of the estimator that was saved.
 
     Raises
     ------
     ArtifactError
-        A ValueError, if there is no such file, if it is damaged or of another program, or if it holds something else,
-        such as a meta-trained learner: then it says what.
+        A ValueError: if there is no such file, if it is damaged, or if it holds something else, such as a meta-trained
+        learner.
     """
     return classifier_of(load_artifact(path))
 

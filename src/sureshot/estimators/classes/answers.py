@@ -59,7 +59,7 @@ class TopClasses:
 
 @undisturbed
 class Answers(ClassifierMixin, BaseEstimator):
-    """A classifier that has been fitted, as who asks it sees it."""
+    """The methods that predict, shared by all classifiers."""
 
     classes_ = FittedAttribute("sorted_classes")
     class_prior_ = FittedAttribute("prior")
@@ -76,42 +76,122 @@ class Answers(ClassifierMixin, BaseEstimator):
     _fitted: Any  # a ClassFitted of the estimator's own kind
 
     def predict(self, X: Rows) -> np.ndarray:
-        """The most probable class of each row, (n,)."""
+        """Predict the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n,)
+            Labels, of the type that `fit` took.
+        """
         fitted = self._current()
         return fitted.sorted_classes[self._predict_in_blocks(fitted, X, class_probabilities)[0].argmax(axis=1)]
 
     def predict_proba(self, X: Rows) -> np.ndarray:
-        """Class probabilities (n, C), columns in the order of ``classes_``; deterministic."""
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n, C)
+            Each row sums to 1. Columns are in the order of ``classes_``.
+        """
         return self._normalised(self._current(), X)
 
     def score(self, X: Rows, y: Labels, sample_weight: Weights | None = None) -> float:
-        """How many of the labels are the most probable class; labels of another type than the model's are an error."""
+        """Return the accuracy on labelled rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        y : array (n,)
+            True labels. Labels of another type than those of the model are an error.
+        sample_weight : array (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The share of the labels that `predict` finds.
+        """
         y = plain_labels(y)
         check_kind(self._current().classes, np.asarray(y))
         weight = None if sample_weight is None else check_weights(sample_weight, np.asarray(y))
         return float(super().score(X, y, weight))
 
     def predict_log_proba(self, X: Rows) -> np.ndarray:
-        """Log class probabilities (n, C)."""
+        """Predict logarithms of class probabilities.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n, C)
+            Columns are in the order of ``classes_``.
+        """
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
     def predict_topk(self, X: Rows, k: int = 5) -> TopClasses:
-        """The k most probable classes of each row, or all if there are fewer."""
+        """Predict the most probable classes of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        k : int, default=5
+            How many; all classes if there are fewer.
+
+        Returns
+        -------
+        TopClasses
+            ``labels`` and ``probabilities``, each (n, k), the most probable first.
+        """
         k, fitted = check_count("k", k), self._current()
         p = self._normalised(fitted, X)
         order = np.argsort(-p, axis=1, kind="stable")[:, :k]
         return TopClasses(fitted.sorted_classes[order], np.take_along_axis(p, order, 1))
 
     def decision_function(self, X: Rows) -> np.ndarray:
-        """Log probabilities (n, C); of two classes how much larger that of the second is, (n,)."""
+        """Return scores of the classes: their log probabilities.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n, C), or (n,) for two classes
+            Log probabilities; for two classes that of the second less that of the first.
+        """
         found = self.predict_log_proba(X)
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def predict_latent(self, X: Rows) -> LatentPrediction:
-        """Marginal posterior moments of the latents, each (n, C); for samplers, of the mixture of chains.
+        """Return the posterior of the latent functions.
 
-        Two classes may share one latent f; it is given as f/2 for one and -f/2 for the other. Learners that are no
-        Gaussian processes give their scores, with variance 0 (a class without rows: minus infinity).
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        LatentPrediction
+            ``mean`` and ``variance``, each (n, C): marginal moments, for samplers of the mixture of chains. Two classes
+            that share one latent f have f/2 and -f/2. Learners that are not Gaussian processes have variance 0.
         """
 
         def latents(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor, ...]:
@@ -120,44 +200,98 @@ class Answers(ClassifierMixin, BaseEstimator):
         return LatentPrediction(*self._predict_in_blocks(self._current(), X, latents))
 
     def outlier_score(self, X: Rows) -> np.ndarray:
-        """How little each row is like any known class (n,); larger is less like any.
+        """Score how unlike all known classes each row is.
 
-        The sum of what the model says and of how far the row is from the labelled rows, each in deviations of what
-        labelled rows have (`sureshot.estimators.outliers`); it grows without bound along any ray. A precomputed kernel
-        knows no distances: there it is what the model says.
+        The sum of the model's own score and of the distance to the labelled rows, each standardised by what labelled
+        rows have. It grows without bound along any ray. A precomputed kernel has no distances, and uses the model's
+        score alone. Pipelines do not forward this method; use ``sureshot.pipeline_call(pipeline, "outlier_score", X)``.
 
-        A pipeline does not forward this method: ``sureshot.pipeline_call(pipeline, "outlier_score", X)`` does.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n,)
+            Larger is more unlike.
         """
         fitted = self._current()
         return self._outlier_scores(fitted, self._kept(fitted, X))
 
     def novelty_p_value(self, X: Rows) -> np.ndarray:
-        """Conformal p-value of "one of the known classes" for each row, (n,); small for rows of no known class.
+        """Return conformal p-values of "the row is of a known class".
 
-        The share of labelled rows whose `outlier_score`, each left out of its own, is as large. Rejecting p-values up
-        to 0.05 rejects about 5 % of rows that are like the labelled ones; no row is held out. The smallest p-value of n
-        labelled rows is 1 / (n + 1); of more than 2000 rows, 2000 are asked. Rows that are alone in their class do not
-        count, unless all are: then p-values are too large, as what is left out looks like a class that is not known.
-        ValueError for `TreeGPClassifier`, which keeps no rows.
+        The p-value is the share of labelled rows whose leave-one-out `outlier_score` is at least as large. So rejecting
+        p-values up to 0.05 rejects about 5 % of rows that are like the labelled ones.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n,)
+            At least 1 / (m + 1) for m labelled rows, 2000 of these at most.
+
+        Raises
+        ------
+        ValueError
+            By `TreeGPClassifier`, which keeps no rows.
+
+        Notes
+        -----
+        The only row of a class does not count, as without it the class is unknown, unless all rows are such: p-values
+        are then too large.
         """
         fitted = self._current()
         return fitted.usual_outliers.p_values(self._outlier_scores(fitted, self._kept(fitted, X)))
 
     def predict_or_reject(self, X: Rows, false_alarm: float = 0.05, unknown: Any = None) -> np.ndarray:
-        """The class of each row, or `unknown` for rows that are of none of the known classes, (n,).
+        """Predict the class of each row, or reject it as being of no known class.
 
-        `false_alarm` is the share of rows of known classes that may be rejected: those whose `novelty_p_value` is no
-        larger are. `unknown` is "unknown" where labels are text; elsewhere say what it is, -1 for instance. It must be
-        no known class. A warning says so if there are too few labelled rows to reject any.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        false_alarm : float, default=0.05
+            The share of rows of known classes that may be rejected: a row is if its `novelty_p_value` is no larger.
+        unknown : label, optional
+            What a rejected row gets. "unknown" where labels are text, otherwise to be stated (-1, for instance). It
+            must not be a known class.
+
+        Returns
+        -------
+        ndarray (n,)
+            Labels.
+
+        Warns
+        -----
+        UserWarning
+            If there are too few labelled rows for any to be rejected.
         """
         return self._decided("predict_or_reject", X, false_alarm, unknown).labels
 
     def decide(self, X: Rows, false_alarm: float = 0.05, unknown: Any = None) -> Decisions:
-        """What `predict_or_reject` says, with the `novelty_p_value` and the `outlier_score` of each row, at one go."""
+        """Return what `predict_or_reject` does, with its reasons.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        false_alarm, unknown
+            As in `predict_or_reject`.
+
+        Returns
+        -------
+        Decisions
+            Labels, `novelty_p_value` and `outlier_score`, each (n,).
+        """
         return self._decided("decide", X, false_alarm, unknown)
 
     def _decided(self, method: str, X: Any, false_alarm: Any, unknown: Any) -> Decisions:
-        """See `decide`."""
+        """`decide` under the name of the method that was called."""
         false_alarm, fitted = check_share("false_alarm", false_alarm), self._current()
         unknown = unknown_label(unknown, fitted.classes)
         kept = self._kept(fitted, X)
@@ -173,14 +307,35 @@ class Answers(ClassifierMixin, BaseEstimator):
         return Decisions(labels, p_values, scores)
 
     def predict_set(self, X: Rows, coverage: float = 0.9, allow_empty: bool = False) -> LabelSets:
-        """A set of labels for each row that holds the true one for a share `coverage` of rows.
+        """Predict sets of labels that contain the true one with a stated probability.
 
-        Conformal: classes whose probability is as large as that of a left-out row's own class is that often; no row is
-        held out. The share is that of all rows to come together, not of each class. The most probable class is in every
-        set, so that a model which is right more often covers more; `allow_empty` leaves it out where no class is
-        probable enough, which keeps to the share. With fewer than ``coverage / (1 - coverage)`` labelled rows every
-        class is in. Rows that are alone in their class do not count, unless all are. ValueError for
-        `TreeGPClassifier`, which keeps no rows.
+        Conformal prediction: a class is in the set if its probability is among what left-out rows give their own class.
+        Coverage is guaranteed for rows that are exchangeable with the labelled ones, over all classes together.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        coverage : float, default=0.9
+            The share of rows whose set contains the true label. With fewer than ``coverage / (1 - coverage)`` labelled
+            rows every class is in every set.
+        allow_empty : bool, default=False
+            Leave the most probable class out, too, where it is not probable enough: coverage is then close to what was
+            asked for, otherwise it can be larger.
+
+        Returns
+        -------
+        LabelSets
+            Membership (n, C), and the sets as lists of labels.
+
+        Raises
+        ------
+        ValueError
+            By `TreeGPClassifier`, which keeps no rows.
+
+        Notes
+        -----
+        The only row of a class does not count, unless all rows are such.
         """
         coverage, fitted = check_share("coverage", coverage), self._current()
         (p,) = self._predict_in_blocks(fitted, X, class_probabilities)
@@ -190,10 +345,19 @@ class Answers(ClassifierMixin, BaseEstimator):
         return LabelSets(members, fitted.sorted_classes)
 
     def uncertainty(self, X: Rows) -> Uncertainty:
-        """Total, aleatoric and epistemic uncertainty of each row, in nats, over the whole posterior.
+        """Split predictive uncertainty into an aleatoric and an epistemic part.
 
-        The total is that of the posterior's mean probabilities: more than the entropy of `predict_proba`, if the
-        predictive rule is a surer one. Learners that are no Gaussian processes know no epistemic uncertainty.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        Uncertainty
+            ``total``, ``aleatoric`` and ``epistemic``, each (n,), in nats. The total is the entropy of the posterior
+            mean of class probabilities; it exceeds the entropy of `predict_proba` where the predictive rule is a surer
+            one. The epistemic part is 0 for learners that are not Gaussian processes.
         """
 
         def entropies(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor, ...]:
@@ -205,11 +369,22 @@ class Answers(ClassifierMixin, BaseEstimator):
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0))
 
     def suggest(self, X: Rows, n: int = 20) -> Suggestions:
-        """The n rows of a pool X that are most worth a label, or all if there are fewer.
+        """Choose the rows of a pool that are most worth a label.
 
-        Rows between two classes, no two of them alike (`sureshot.estimators.classes.suggestions`); none that is
-        labelled already (a `TreeGPClassifier` keeps means, and does not know), and none twice. Labels for all of them
-        at once: after each batch learn, and ask again.
+        These lie between two classes, and no two of them are alike. Label them all, learn, and ask again.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        n : int, default=20
+            How many; all if there are fewer.
+
+        Returns
+        -------
+        Suggestions
+            ``rows``, places in X, and ``score``, 1 minus the margin between the two classes. None that is labelled
+            already (`TreeGPClassifier` cannot know), and none twice.
         """
         fitted, n = self._current(), check_count("n", n)
         kept = self._kept(fitted, X)
@@ -217,13 +392,32 @@ class Answers(ClassifierMixin, BaseEstimator):
         return suggestions(fitted, kept, p / p.sum(axis=1, keepdims=True), n)
 
     def influence(self, X: Rows, n: int = 5, y: Labels | None = None) -> Influence:
-        """The n labelled rows that spoke most for each answer, and the n that spoke most against it.
+        """Find the labelled rows behind each prediction.
 
-        By how much the log probability of the answer, or of the class in y (n,) in its place, falls if the row is left
-        out and all settings stay. In closed form: exact for least squares, else a step towards the posterior without
-        the row. Equal rows are left out together, but rows with ids (`row_id`) are named one by one. With the true
-        labels as y, ``together`` has first the rows that mislead most: a wrong label is most likely there. A ValueError
-        refuses models that are no Gaussian processes, or keep no rows.
+        The influence of a labelled row is how much the log probability of the answer falls if the row is left out and
+        all settings stay. It is in closed form: exact for least squares, otherwise a step towards the posterior without
+        the row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        n : int, default=5
+            How many labelled rows for, and how many against each answer.
+        y : array (n,), optional
+            Explain these labels in place of the predictions. With true labels, ``together`` lists the most misleading
+            rows first, where a wrong label is most likely.
+
+        Returns
+        -------
+        Influence
+            ``proponents`` and ``opponents``, each (n, k), by ids or places, with their influence in nats, and
+            ``together``, all labelled rows by their sums. Equal rows are left out together unless they have ids.
+
+        Raises
+        ------
+        ValueError
+            For models that are not Gaussian processes or keep no rows.
         """
         fitted, n = self._current(), check_count("n", n)
         kept = self._kept(fitted, X)
@@ -254,7 +448,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.predictor.queries_at_once))))
 
     def _outlier_scores(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
-        """See `outlier_score`."""
+        """`outlier_score` of rows as the reader keeps them."""
         with torch.no_grad():
             of_blocks = [fitted.predictor.outlier_scores(block) for block in self._blocks(fitted, kept)]
             of_model = torch.cat(of_blocks).cpu().numpy()

@@ -33,59 +33,56 @@ from sureshot.meta.training.checkpoint import load_learner
 
 @undisturbed
 class FewShotClassifier(IncrementalClassifier):
-    """Classification from a few labels, with what is not in them taken from a checkpoint or from defaults.
+    """Classification from a few labels by a meta-trained learner.
 
     Parameters
     ----------
-    checkpoint : path or None, default=None
-        A file that `sureshot meta-train` wrote, or the folder of its run (then the best checkpoint), of any learner.
-        None is a `GPClassifier` on the inputs as they are, with its defaults, which are chosen anew when rows come or
-        go.
+    checkpoint : path, optional
+        A file that `sureshot meta-train` wrote, or the folder of its run. None is a `GPClassifier` with its defaults,
+        whose settings are chosen anew when rows come or go.
     random_state : int, RandomState or None, default=None
-        For learners that sample. None is a fixed seed too: equal calls give equal models.
+        Seeds learners that sample. None is a fixed seed, too.
     device : str, default="auto"
-        A torch device for `fit`; "auto" takes CUDA where it is there, without a checkpoint only for 2000 rows or more.
-        Updates and predictions stay where the model is.
-    class_prior : "auto", "support", "uniform", dict or array, default="auto"
-        How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
-        ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more
-        for each class. `set_class_prior` changes it afterwards, `adapt_prior` learns it from unlabelled rows.
+        A torch device for `fit`. "auto" takes CUDA if there is one, without a checkpoint from 2000 rows on. Updates and
+        predictions stay there.
+    class_prior : {"auto", "support", "uniform"}, dict or array, default="auto"
+        How often classes come: as in the labelled rows ("support"), equally often, or as stated by label or in the
+        order of ``classes_``. "auto" is "support", but shrunk towards "uniform" by 50 rows a class for embeddings.
     columns : "auto" or dict, default="auto"
-        Kinds of a DataFrame's columns by name, as of `GPClassifier`; without a checkpoint.
+        Kinds of a DataFrame's columns by name, as for `GPClassifier`; without a checkpoint.
     verbose : bool, default=False
-        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
+        Report progress and the remaining time on standard error, every ten seconds.
 
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order, whenever each came.
+        Labels, in sorted order.
+    class_count_ : ndarray (C,)
+        The sum of the weights of each class's rows; 0 for a class that was only announced.
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
-    class_count_, columns_, encoder_, reading_
-        Those of `GPClassifier`; with a checkpoint columns are numbers.
     learner_ : Learner
-        What is conditioned on the rows: the checkpoint's, in double precision. Not there without one.
+        The checkpoint's learner, in double precision; with a checkpoint.
     kernel_, likelihood_, inference_, predictive_, members_
-        Those of `GPClassifier`, without a checkpoint. Not there with one.
+        As for `GPClassifier`; without a checkpoint.
     temperature_ : float
-        The latents are divided by it (of an average, its log probabilities). With a checkpoint 1 until `calibrate` sets
-        it, without one what predicts left-out labels best.
+        Divides the latents, or the log probabilities of an average; with a checkpoint 1 until `calibrate` sets it.
     log_evidence_ : float
-        Of the labels, in nats: a lower bound for mean field, exact for least squares, Laplace's without a
-        checkpoint, 0 if fewer than two classes have rows, NaN for learners that sample and those that are no Gaussian
-        processes.
+        Of the labels in nats, exact, Laplace's or a bound; NaN for learners that sample or are not Gaussian processes.
+    columns_ : dict
+        Kinds of a DataFrame's columns by name, if not all are numbers without gaps.
+    encoder_ : ColumnEncoder
+        What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
+    reading_ : Remembered
+        How `sureshot.data.read_table` read the file of X, for files like it.
     n_features_in_, feature_names_in_
-        Of flattened rows.
+        Number and names of the columns of X.
 
     Notes
     -----
     With a checkpoint, X has the shape that its backbone takes, or that shape flattened: images (n, channels, height,
-    width), (n, height, width) for one channel, sequences (n, length, channels), embeddings (n, width). Images are
-    uint8 (0 to 255) or lie in [0, 1].
-
-    With a checkpoint time and memory grow with the cube and the square of the number of distinct rows, and time with
-    the number of classes: milliseconds for a few classes of five rows. Without one they are those of `GPClassifier`:
-    tenths of a second for a few rows, seconds for 150 classes of five, also for `partial_fit` and `forget`.
+    width) or (n, height, width), as uint8 or in [0, 1]; sequences (n, length, channels); embeddings (n, width). Time
+    grows with the cube, memory with the square of the number of distinct rows.
 
     Examples
     --------
@@ -137,7 +134,7 @@ class FewShotClassifier(IncrementalClassifier):
 
     @property
     def input_shape_(self) -> tuple[int, ...]:
-        """Of one row, as the checkpoint takes it."""
+        """Shape of one row, as the checkpoint takes it."""
         reader = self._current().reader
         return reader.shape if isinstance(reader, Encoder) else (self.n_features_in_,)
 

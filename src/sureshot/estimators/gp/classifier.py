@@ -42,127 +42,109 @@ BY_PRODUCTS = ("auto", "linear", "cosine")  # kernels that may compare sparse ro
 class GPClassifier(IncrementalClassifier):
     """Gaussian-process classification that chooses its own settings.
 
+    With every argument on its default, kernels, their scales, likelihoods, predictive rules and temperatures are
+    compared by leave-one-out predictions, and the best are averaged. Each choice can be fixed by name.
+
     Parameters
     ----------
     kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
-        "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 on tables, and takes the centred cosine kernel for rows
-        of unit length, if RBF or Matern-3/2 of directions is not clearly better; from 40 such rows on of which others
-        of their class remain, directions along which rows vary count more. By name: "cosine", "linear", "rbf",
+        "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 kernels for tables; for embeddings (rows of unit length)
+        the centred cosine kernel, and RBF and Matern-3/2 on the unit sphere. By name: "cosine", "linear", "rbf",
         "matern12", "matern32", "matern52", "polynomial1", "polynomial2", "additive_matern32", "interactions_matern32",
-        "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). A kernel object keeps its parameters, and
-        its overall scale is learned.
-    likelihood : str, default="auto"
-        "logistic" (two classes), "softmax", "one_vs_each", "logistic_softmax", "least_squares" (of -1/+1 targets).
-        "auto" compares logistic or softmax with least squares.
-    inference : str, default="auto"
-        "laplace", "mean_field", "gibbs", "natural_gradient". "auto" takes Laplace for logistic and softmax, mean field
-        for the others.
-    objective : str or None, default="auto"
-        What chooses the kernel's scales: "leave_one_out" (also "auto"), "evidence" (Laplace's, or the bound, which
-        prefers too small output scales; Gibbs sampling has none). None keeps the kernel as given, temperature 1.
-    approximation : str, default="auto"
-        "exact", "low_rank" (explicit features), "inducing" (Nystrom on k-means of each class). "auto" is exact up to
-        1500 distinct rows and whenever the kernel has explicit features.
-    predictive : str, default="auto"
-        "integral", "expected_log", "plug_in", or the one that predicts left-out labels best.
+        "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). Of a kernel object only the overall scale
+        is learned.
+    likelihood : {"auto", "logistic", "softmax", "one_vs_each", "logistic_softmax", "least_squares"}, default="auto"
+        "logistic" is for two classes. "auto" compares logistic or softmax with least squares on targets of -1 and +1.
+    inference : {"auto", "laplace", "mean_field", "gibbs", "natural_gradient"}, default="auto"
+        "auto" is Laplace's method for logistic and softmax, mean field for the others.
+    objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
+        What chooses settings; "auto" is "leave_one_out". None keeps the kernel as it is, at temperature 1.
+    approximation : {"auto", "exact", "low_rank", "inducing"}, default="auto"
+        "low_rank" is by explicit features, "inducing" by Nystrom features at k-means centres of each class. "auto" is
+        exact up to 1500 distinct rows, and for kernels with explicit features.
+    predictive : {"auto", "integral", "expected_log", "plug_in"}, default="auto"
+        How latents become probabilities. "auto" compares the rules.
     standardize : bool or "auto", default="auto"
-        "auto" leaves rows of unit length as they are, of four columns or more, and standardises other columns, but
-        compares with one common scale where the columns may share a unit (pixels, counts).
+        Standardise the columns. "auto" leaves embeddings as they are, and compares with one common scale where columns
+        may share a unit (pixels, counts).
     likelihood_temperature : float, default=1.0
-        Divides the latents inside softmax and logistic-softmax.
+        Divides the latents inside softmax and logistic-softmax likelihoods.
     prior_mean : float, default=0.0
-        Mean of every latent before data.
+        Prior mean of every latent.
     ensemble : bool, default=True
-        Average the best settings of the kernel families and likelihoods that "auto" compares, five at most, by what
-        they say of left-out rows (stacking). With ``kernel="auto"`` tables of at most 64 columns have one more family,
-        a product over columns; with ``standardize="auto"`` all families come on standardised columns and, unless these
-        are nearly normal, on normal scores of their ranks: what is wild in one column does not spoil the others. Fewer
-        than 150 rows have families with nothing chosen but their temperature beside these, fewer than 50 eight members
-        and every family on ranks as well, fewer than 15 such families alone. More than 5000 rows have fewer than five,
-        and from 12,501 on there is one. Up to 1000 rows of unit length have two, by kernels of directions, and more
-        have one unless labels look wrong; the former see more
-        of what varies if left-out rows clearly gain by it. False chooses one setting, as is done for a named kernel.
+        Average the best settings, weighted by leave-one-out predictions (stacking); needs ``kernel="auto"``. False
+        chooses one.
     relevance : bool or "auto", default="auto"
-        Try a length-scale for each column, of the best kernel family: columns of noise then stop to count. They are
-        used if they predict left-out rows better that they were learnt without. "auto" does so with ``kernel="auto"``.
-        Needs 50 rows that can be left out, 2 to 300 columns, and is nothing for kernels without a length-scale or given
-        as objects, for rows of unit length, or for an objective of "evidence" or None.
-    class_weight : dict, "auto", "balanced" or None, default="auto"
-        Multiplies the weights of rows. "balanced" gives all classes the same total weight, of all rows so far. "auto"
-        leaves them as they are but for embeddings, rows of unit length, half of whose classes have one. One with many
-        labels would draw to it all that is unlike the single ones: so all classes count as the largest, where one row
-        of a large class tells most others of it from the single ones, and elsewhere none as more than three.
-    class_prior : "auto", "support", "uniform", dict or array, default="auto"
-        How often classes come: as in the labelled rows, equally often, or as stated by label or in the order of
-        ``classes_``. "auto" is as in the labelled rows; where these are embeddings, of unit length, with 50 rows more
-        for each class, as a few examples say little of frequencies. `set_class_prior` changes it afterwards,
-        `adapt_prior` learns it from unlabelled rows.
-    n_chains, n_sweeps : int, default=20, 50
-        For Gibbs.
+        Also try a length-scale for each column, up to 300 of them. "auto" does so with ``kernel="auto"``.
+    class_weight : {"auto", "balanced"}, dict or None, default="auto"
+        Multiplies the weights of the rows. "balanced" gives all classes the same total weight. "auto" changes something
+        only for embeddings of which half of the classes have a single row.
+    class_prior : {"auto", "support", "uniform"}, dict or array, default="auto"
+        How often classes come: as in the labelled rows ("support"), equally often, or as stated by label or in the
+        order of ``classes_``. "auto" is "support", but shrunk towards "uniform" by 50 rows a class for embeddings.
+    n_chains, n_sweeps : int, default=20 and 50
+        Of Gibbs sampling.
     n_inducing : int, optional
         Inducing inputs in all; 1000 by default.
-    memory_limit : float, str, default="auto"
-        What fitting may take: bytes, or a size such as "2GB"; "auto" is four fifths of the free memory.
+    memory_limit : float or str, default="auto"
+        What a fit may take, in bytes or as "2GB"; "auto" is four fifths of the free memory.
     random_state : int, RandomState or None, default=None
-        Fixes subsets and samplers. None is a fixed seed too: equal calls give equal models.
+        Seeds everything random. None is a fixed seed, too: equal calls give equal models.
     device : str, default="auto"
-        A torch device for `fit`; "auto" takes CUDA where it is there and there are 2000 rows or more, as fewer are
-        faster without. Updates and predictions stay where the model is, that of a file is on the CPU.
+        A torch device for `fit`. "auto" takes CUDA, if there is one, from 2000 rows on. Updates and predictions stay
+        there.
     n_jobs : int, optional
-        Kernel families compared at once, through joblib.
+        Kernels that are compared at once, by threads.
     columns : "auto" or dict, default="auto"
-        Kinds of a DataFrame's columns by name: "number", "category", "date", "text", "ignore"; "auto" finds out those
-        that are not named. What each kind becomes, gaps and all, is learnt by the first `fit` and kept by updates; see
-        docs/mixed-tables.md. DataFrames of numbers without gaps, and arrays, are taken as they are; later gaps in such
-        a DataFrame are its medians, with a warning.
+        Kinds of a DataFrame's columns by name: "number", "category", "date", "text" or "ignore". "auto" finds out those
+        that are not named.
     verbose : bool, default=False
-        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
+        Report progress and the remaining time on standard error, every ten seconds.
 
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order, whenever each came.
-    kernel_ : sureshot.kernels.Expression
-        With the learned scales; it prints as mathematics, and ``kernel_.to_gpytorch()`` is GPyTorch's. Of an average
-        that of the heaviest member, as are the next three and the evidence.
-    likelihood_, inference_, predictive_ : str
-        What "auto" became.
+        Labels, in sorted order.
     class_count_ : ndarray (C,)
-        How many rows of each class were learnt, by the sum of their weights; 0 for one that was announced only.
+        The sum of the weights of each class's rows; 0 for a class that was only announced.
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
     members_ : tuple of EnsembleMember
-        What is averaged, the heaviest first: weight, kernel, likelihood, whether of the columns' ranks and whether with
-        length-scales of their own, and predictive rule.
+        The members of the average, heaviest first: weight, kernel, likelihood, predictive rule, and how columns are
+        seen.
+    kernel_ : sureshot.kernels.Expression
+        The heaviest member's, with its scales. It prints as mathematics; ``kernel_.to_gpytorch()`` converts it.
+    likelihood_, inference_, predictive_ : str
+        The heaviest member's.
     feature_relevance_ : ndarray (n_features_in_,)
-        Factors of the columns, relative to their usual scaling: inverse length-scales whose mean square is 1, so all 1
-        where columns count alike, 0 for constant columns that were dropped. Of an average the average. Of a column that
-        became several, the root mean square of theirs.
-    columns_ : dict
-        Kinds of a DataFrame's columns by name, if it has others than numbers, or gaps.
-    encoder_ : ColumnEncoder
-        What makes numbers of such columns: ``encoder_(X)`` are they, ``encoder_.names`` their names, and printed it
-        says what is done. Not there where all columns are numbers.
-    reading_ : Remembered
-        How the file was read that X came from (`sureshot.data.read_table`), of what holds for files like it.
+        Inverse length-scales of the columns relative to their scaling, of mean square 1; 0 for constant columns.
     temperature_ : float
-        The latents are divided by it before the predictive rule is applied; of an average, its log probabilities are.
+        Divides the latents before the predictive rule; for an average the log probabilities.
     label_noise_ : float
-        The share of labels that are expected to be drawn at random from all classes, as left-out rows have them: of an
-        average; 0 of one setting, and after `calibrate`. Twenty per cent of wrong labels among ten classes is .22.
+        The share of labels that an average expects to be random.
     leave_one_out_score_ : float
-        Mean leave-one-out log probability of the chosen setting, in nats, smoothed as settings are compared by it, of
-        the rows that chose it.
+        Mean leave-one-out log probability in nats, smoothed, by which settings were compared.
     leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
-        How right predictions of each labelled row from all others are, those of the only row of a class not counted. A
-        little too good, as settings were chosen by the same rows. Not there for samplers, where a member has learnt
-        length-scales of columns from the row, or after `partial_fit`, `calibrate`, `set_class_prior` or `adapt_prior`.
+        Scores of leave-one-out predictions: a little optimistic, as the same rows chose the settings. Not there for
+        samplers, for length-scales of columns, or after `partial_fit`, `calibrate`, `set_class_prior` and
+        `adapt_prior`.
     log_evidence_ : float
-        Exact, Laplace's or a bound, according to the inference; NaN for Gibbs, and after an update by Laplace's method
-        or least squares. Of an average that of the heaviest
-        member that has one: of embeddings, that is linear in them.
+        Of the heaviest member that has one: exact, Laplace's or a bound, by the inference. NaN for Gibbs sampling, and
+        for Laplace's method and least squares after an update.
     bound_trace_ : tuple of float
-        The evidence bound along the iterations of mean field or natural gradients, else empty.
+        The bound along the iterations of mean field or natural gradients.
+    columns_ : dict
+        Kinds of a DataFrame's columns by name, if not all are numbers without gaps.
+    encoder_ : ColumnEncoder
+        What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
+    reading_ : Remembered
+        How `sureshot.data.read_table` read the file of X, for files like it.
+    n_features_in_, feature_names_in_
+        Number and names of the columns of X.
+
+    Notes
+    -----
+    What is compared, averaged and weighted for how many rows, and what each choice is worth, is in docs/defaults.md.
 
     Examples
     --------
@@ -255,34 +237,57 @@ class GPClassifier(IncrementalClassifier):
         *,
         row_id: Labels | None = None,
     ) -> Self:
-        """Add labelled rows, of old or new classes, keeping the kernel's parameters.
+        """Add labelled rows, of known or new classes, and keep the settings.
 
-        The result is the posterior that `fit` on all rows so far would give with these kernel parameters (and this
-        scaling of the columns). Temperature, noise, weights of an average and inducing inputs stay, too, as long as the
-        same classes have rows; where a class comes, or gets its first row, they are found anew. A temperature that
-        `calibrate` has set always stays (in proportion to the usual one where settings are chosen anew). An average
-        that fewer than 150 rows have chosen goes on with its heaviest members when there are more.
+        The posterior is the one that `fit` on all rows so far would give with the same kernels and the same scaling of
+        columns. Temperature, noise, weights of an average and inducing inputs stay as long as the same classes have
+        rows. The first call is a `fit` that may have one class only.
 
-        With `retune`, or where a row lies so far outside all others that they cannot suit it (a line of the log says
-        so), kernel and settings are chosen anew from all rows, but what was learnt of a DataFrame's columns stays
-        (levels of categories, medians in place of gaps): rows are kept as numbers, and only a `fit` on all of them sees
-        the cells. Laplace's mode is found from the last one. How well left-out rows are predicted, and the evidence of
-        Laplace's method, are known again when settings are chosen anew.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows.
+        y : array (n,)
+            Labels.
+        classes : array, optional
+            Further classes to make room for; one without rows predicts from its prior.
+        sample_weight : array (n,), optional
+            As in `fit`.
+        retune : bool, default=False
+            Choose all settings anew from all rows. This also happens, with a line in the log, if a row lies too far
+            outside all others for them. What was learnt of a DataFrame's columns stays.
+        row_id : array (n,), optional
+            A row with a known id replaces the row that had it, and removes it if its weight is 0 and that of another is
+            not. Without ids, rows that are sent twice count twice.
 
-        A first call is a `fit`. `classes` are further ones to make room for; a class without rows predicts from its
-        prior. ``classes_`` is sorted after every call.
-
-        A row whose id (`row_id`) is known takes the place of the row that had it; one of weight 0, beside others that
-        count, removes it. So a call that is repeated changes nothing. Without ids rows that are sent twice count twice.
+        Returns
+        -------
+        self
+            With ``classes_`` sorted anew.
         """
         self._refuse_precomputed("partial_fit", "larger")
         return self._extend(X, y, classes, sample_weight, row_id, keep_settings=not retune)
 
     def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
-        """Remove classes with all their rows, and rows by their ids; the others are as if these had never been seen.
+        """Remove classes with all their rows, or rows by their ids, as if they had never been seen.
 
-        Kernel parameters are kept. A class that has lost its last row in this way stays, and predicts from its prior.
-        At least one row must stay.
+        Kernels and their parameters are kept.
+
+        Parameters
+        ----------
+        classes : label or array, optional
+            Classes to remove.
+        rows : id or array, optional
+            Ids of rows to remove. A class that loses its last row so stays, and predicts from its prior.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If no row would be left, or the kernel is precomputed.
         """
         self._refuse_precomputed("forget", "smaller")
         return self._without(classes, rows)

@@ -32,95 +32,89 @@ from sureshot.warned import warn
 
 @undisturbed
 class KernelSearchClassifier(IncrementalClassifier):
-    """Gaussian-process classification by a weighted set of kernels that follows the data as they come.
+    """Gaussian-process classification by a posterior over kernel structures.
 
-    For small tables and streams of numbers when nothing is known of the kernel. Sums and products of simple kernels are
-    drawn from a grammar; sequential Monte Carlo keeps those that predict well, and changes them. What is predicted is
-    averaged over all of them.
+    For small tables and streams of numbers where nothing is known of the kernel. Structures are sums and products of
+    simple kernels, with a prior by a grammar. Sequential Monte Carlo follows their posterior as rows come, and
+    predictions are averaged over its particles.
 
     Parameters
     ----------
     n_particles : int, default=32
-        How many kernels at a time. Time and memory are in proportion.
+        How many kernels. Time and memory are in proportion.
     grammar : {"default", "paper"} or Grammar, default="default"
-        How probable structures are, and the priors of parameters (`sureshot.structure.grammar.Grammar`).
+        Prior of structures and of their parameters.
     representation : {"collapsed", "whitened"}, default="collapsed"
-        What a particle holds beside its kernel: a Polya-Gamma variable for each datum, the latents integrated out; or,
-        with Hamiltonian Monte Carlo, standard normal variables that make the latents, as published.
+        "collapsed" integrates the latents out given a Polya-Gamma variable for each row; "whitened" keeps them, and
+        moves them by Hamiltonian Monte Carlo, as published.
     n_rejuvenation : int or "auto", default="auto"
-        Sweeps of moves after each batch. More follow the data better, in proportional time. "auto" is 6 up to 128 rows
-        (of two classes), where they are cheap and structures that are lost are seldom found again, then 2.
+        Sweeps of moves after each batch; "auto" is 6 up to 128 rows of two classes, then 2.
     schedule : {"logarithmic", "linear", "once"} or list of int, default="logarithmic"
-        In which batches rows that come together are taken in: doubling from 16, 16 each, all at once, or sizes as
-        listed (what is left over is one more).
-    structure : str or None, default=None
-        A structure to keep, such as ``"LINEAR + PERIODIC"``, whose parameters only are learnt.
-    window : int or None, default=None
-        How many of the latest rows to keep; None keeps all, up to 2,000 comparisons of classes. Rows of one call have
-        no order among themselves: of more than the window, some are drawn.
-    n_inducing : int or None, default=None
-        Through how many inducing inputs kernels are seen (FITC): time and memory are then in proportion to the rows,
-        which may be more. They are all rows up to so many, then centres of k-means, chosen anew whenever as many rows
-        have come as they were chosen from. None sees kernels whole. Goes with ``window``.
+        Sizes of batches: doubling from 16, 16 each, all rows at once, or as listed.
+    structure : str, optional
+        A fixed structure, such as ``"LINEAR + PERIODIC"``, of which only parameters are learnt.
+    window : int, optional
+        How many of the latest rows to keep; None keeps all.
+    n_inducing : int, optional
+        Inducing inputs (FITC), for more rows. None is exact, up to 2,000 comparisons of classes.
     standardize : bool, default=True
-        Whether columns are standardised, by the rows up to the first call with two classes, for good: a search that is
-        back at rows of one class, after `remove`, `forget` or in a window, begins anew with the next.
+        Standardise the columns, by the rows up to the first call with two classes.
     predictive : {"auto", "integral", "stacked", "plug_in"}, default="auto"
-        How latents become probabilities: averaged over their uncertainty and the kernels; at a weighted sum of their
-        posterior means and those of regression on labels by the same kernels; or at posterior means divided by a
-        temperature. Weights, temperature, and with "auto" which of the first two, say the labels of rows left out best.
+        How latents become probabilities: averaged over their posterior; from a weighted sum of posterior means and
+        those of regression on labels; or from posterior means at a temperature. "auto" compares the first two by
+        leave-one-out predictions.
     random_state : int, RandomState or None, default=None
-        None is a fixed seed too: equal calls give equal models.
-    n_jobs : int or None, default=None
+        Seeds everything random. None is a fixed seed, too: equal calls give equal models.
+    n_jobs : int, optional
         Threads among which particles are divided; the result is the same.
-    callback : callable or None, default=None
+    callback : callable, optional
         Called with a `SearchStep` after each batch. If it raises, the call to `fit` or `partial_fit` changes nothing.
     columns : "auto" or dict, default="auto"
-        Kinds of a DataFrame's columns by name, as of `GPClassifier`.
+        Kinds of a DataFrame's columns by name: "number", "category", "date", "text" or "ignore". "auto" finds out those
+        that are not named.
     verbose : bool, default=False
-        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
+        Report progress and the remaining time on standard error, every ten seconds.
 
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order, whenever each came.
-    class_count_, columns_, encoder_, reading_
-        Those of `GPClassifier`.
-    X_train_ : ndarray (N, D)
-        The rows that are kept, as numbers; in a window the latest.
-    y_train_ : ndarray (N,)
-        Their labels.
-    kernel_posterior_ : list of (mass, structure)
-        Heaviest first; structures in a form in which equal ones look equal.
+        Labels, in sorted order.
+    class_count_ : ndarray (C,)
+        The sum of the weights of each class's rows; 0 for a class that was only announced.
+    X_train_, y_train_ : ndarray (N, D) and (N,)
+        The rows that are kept, as numbers, and their labels.
+    kernel_posterior_ : list of (float, str)
+        Posterior mass of each structure, heaviest first.
     particles_ : list of WeightedKernel
         Weight, structure, kernel and nugget of each particle, heaviest first.
     ess_history_ : list of float
-        Effective sample sizes after each batch, before resampling; ``n_particles`` at best.
+        Effective sample size after each batch, before resampling.
     steps_ : tuple of SearchStep
         What each batch did.
-    log_evidence_ : float
-        Estimate of the log probability of all labels in nats; 0 where only one class is known. In a window rows come
-        and go, each with an error, and errors add up: an evidence to compare kernels by is that of a `fit`.
-    log_evidence_error_ : float
-        Its standard error in nats, as far as the weights of the particles tell.
+    log_evidence_, log_evidence_error_ : float
+        Estimated log evidence of all labels in nats, and its standard error. In a window errors add up: compare kernels
+        by the evidence of a `fit`.
     kernel_columns_ : list of str
-        Names of the columns that structures number: ``PERIODIC[1]`` looks at ``kernel_columns_[1]``. Columns that do
-        not vary have no number, and a category of a DataFrame has one for each of its levels.
+        Columns by the numbers in structures: ``PERIODIC[1]`` looks at ``kernel_columns_[1]``.
     predictive_ : str
-        How latents become probabilities.
+        The predictive rule.
     temperature_ : float
-        What latents are divided by: chosen by rows left out for "plug_in", else 1, or as `calibrate` says.
+        Divides the latents; 1 unless the rule is "plug_in" or `calibrate` has set it.
+    columns_ : dict
+        Kinds of a DataFrame's columns by name, if not all are numbers without gaps.
+    encoder_ : ColumnEncoder
+        What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
+    reading_ : Remembered
+        How `sureshot.data.read_table` read the file of X, for files like it.
     n_features_in_, feature_names_in_
-        Of the columns.
+        Number and names of the columns of X.
 
     Notes
     -----
-    Rows that come in several calls give the same posterior as in one, up to Monte-Carlo error. What `partial_fit`,
-    `remove` and `forget` have changed makes the first prediction after them choose anew how latents become
-    probabilities, which takes longer than a row takes to learn. A sample weight is a whole number, of how many rows it
-    stands for. While all rows are of one class they wait: there is nothing to tell apart, and a row is the likelier of
-    another announced class the less it is like them. With more than two classes labels are compared one-vs-each; the
-    evidence is then that of a composite likelihood.
+    Rows in several calls give the posterior of one call, up to Monte Carlo error. The first prediction after an update
+    chooses the predictive rule, and takes longer. Rows of a single class wait until there is another. More than two
+    classes are compared one-vs-each, and the evidence is that of a composite likelihood. Sample weights are whole
+    numbers.
 
     Examples
     --------
@@ -179,10 +173,18 @@ class KernelSearchClassifier(IncrementalClassifier):
     _formats = (SEARCH_FORMAT,)
 
     def particle_proba(self, X: Rows) -> np.ndarray:
-        """Class probabilities under each kernel alone (M, n, C), in the order of ``particles_``.
+        """Predict class probabilities by each kernel alone.
 
-        With ``predictive="integral"`` their average by weight is `predict_proba`, as it is without a class prior: here
-        classes are taken to come as often as in the labelled rows.
+        Parameters
+        ----------
+        X : array or DataFrame (n, D)
+            Rows.
+
+        Returns
+        -------
+        ndarray (M, n, C)
+            In the order of ``particles_``. Their weighted average is `predict_proba` of the rule "integral" without a
+            class prior.
         """
 
         def particles(fitted: Any, queries: Tensor) -> tuple[Tensor]:
@@ -192,10 +194,23 @@ class KernelSearchClassifier(IncrementalClassifier):
         return found.swapaxes(0, 1)
 
     def remove(self, rows: Any, y: Labels | None = None) -> Self:
-        """Take away rows that were learnt, one copy for each row given, with the labels y if they are given too.
+        """Remove rows by their values, as if they had never been seen, up to Monte Carlo error.
 
-        What is left is as if these had never been seen, but for sampling error. A row that was not learnt is an error,
-        and one that has an id: `forget` takes these.
+        Parameters
+        ----------
+        rows : array or DataFrame (n, D)
+            Each takes one copy away. A row with an id is removed by `forget`.
+        y : array (n,), optional
+            Labels that the rows must have.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a row is not among those that were learnt, or none would be left.
         """
         fitted: SearchFitted = self._current()
         checked, _ = fitted.reader.check(type(self).__name__, rows, fitted.columns)

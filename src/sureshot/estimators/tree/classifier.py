@@ -35,69 +35,68 @@ _KEEPS_MEANS = (
 
 @undisturbed
 class TreeGPClassifier(IncrementalClassifier):
-    """Classification with classes that arrive over time, a few examples each, in memory that does not grow with rows.
+    """Classification with classes that arrive over time, in memory that does not grow with the rows.
+
+    The first session teaches what classes have in common; later ones bring new classes by a few rows each. It should
+    have ten classes at least, with several rows each.
 
     Parameters
     ----------
     strategy : {"recommended", "shared_root", "session", "rebuild"}, default="recommended"
-        "recommended" keeps of each class the mean of its rows and their number, and of the first session's classes what
-        they say about any class: how its rows spread, and how its mean differs from others'. The other three are trees
-        of binary Gaussian processes as published: the first session's tree with one sub-tree for all later classes
-        ("shared_root"), with a sub-tree for every session ("session"), or one tree built anew every time ("rebuild").
+        "recommended" keeps of each class the mean and number of its rows, and from the first session how rows and means
+        of classes spread. The others are published trees of binary Gaussian processes: one sub-tree for all later
+        classes, one for every session, or the tree built anew each time.
     n_representatives : int, default=5
-        Rows that the strategies of trees keep of each class, centres of k-means.
+        Rows (k-means centres) that trees keep of each class.
     kernel : {"auto", "unit_rbf", "unit_matern32", "cosine"}, default="auto"
-        Of the strategies of trees, on rows scaled to unit length; "auto" is "unit_rbf".
+        Of trees, on rows scaled to unit length; "auto" is "unit_rbf".
     inference : {"auto", "mean_field", "gibbs", "natural_gradient"}, default="auto"
-        Of the strategies of trees; "auto" is mean field for the tree of the first session and Gibbs sampling for all
-        else, and for "rebuild" Gibbs sampling.
+        Of trees. "auto" is mean field for the first session's tree and Gibbs sampling for all else.
     random_state : int, RandomState or None, default=None
-        None is a fixed seed too: equal calls give equal models.
+        Seeds everything random. None is a fixed seed, too: equal calls give equal models.
     device : str, default="auto"
-        A torch device for `fit`; "auto" takes CUDA where it is there and there are 2000 rows or more. Sessions and
-        predictions stay where the model is.
+        A torch device for `fit`. "auto" takes CUDA, if there is one, from 2000 rows on. Sessions and predictions stay
+        there.
     base_scale, novel_scale : float, default=4.0 and 8.0
-        Output scales of the tree of the first session, and of all else.
+        Output scales of the first session's tree, and of later ones.
     n_chains, n_sweeps : int, default=30 and 10
         Of Gibbs sampling.
     construction : {"two_means", "balanced_random", "label_order"}, default="two_means"
-        Of the trees: similar classes together, as published; or without a look at the classes, to compare with.
+        How trees are built: by the similarity of classes, or, to compare with, at random or by label.
     columns : "auto" or dict, default="auto"
-        Kinds of a DataFrame's columns by name, as of `GPClassifier`; learnt from the first session.
+        Kinds of a DataFrame's columns by name: "number", "category", "date", "text" or "ignore". "auto" finds out those
+        that are not named.
     verbose : bool, default=False
-        Whether long fits say on standard error, every ten seconds, how far they are and how long they may still take.
+        Report progress and the remaining time on standard error, every ten seconds.
 
     Attributes
     ----------
     classes_ : ndarray (C,)
-        In sorted order, whenever each came.
+        Labels, in sorted order.
     class_count_ : ndarray (C,)
-        For how many rows those stand that are kept of each class.
-    columns_, encoder_, reading_
-        Those of `GPClassifier`.
+        The sum of the weights of each class's rows; 0 for a class that was only announced.
     memory_ : Memory
-        How many numbers are kept for later sessions, for each class and for all together.
+        How many numbers are kept, for each class and in all.
     tree_ : ClassTree
         The tree of the classes, numbered in the order of ``classes_``.
     temperature_ : float
-        What log probabilities are divided by; 1 until `calibrate` sets it. (What the first session taught about how
-        sure to be is inside the model.)
+        Divides log probabilities; 1 until `calibrate` sets it.
     log_evidence_ : float
-        Of the kept rows' classes in nats, a lower bound; NaN where a sampler has been at work, and for "recommended".
+        A lower bound for the kept rows' labels, in nats; NaN for samplers and "recommended".
+    columns_ : dict
+        Kinds of a DataFrame's columns by name, if not all are numbers without gaps.
+    encoder_ : ColumnEncoder
+        What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
+    reading_ : Remembered
+        How `sureshot.data.read_table` read the file of X, for files like it.
     n_features_in_, feature_names_in_
-        Of the columns.
+        Number and names of the columns of X.
 
     Notes
     -----
-    Memory is bounded, so `partial_fit` is not `fit` on all rows. With "recommended" it gives exactly what all rows so
-    far, in any order, give with what the first session taught, unless cells are so far out that they are taken for
-    wild; with the strategies of trees a class's representatives are chosen anew among the old ones and its new rows. A
-    first session should have many classes, ten at least, with several rows each: they are what everything said about
-    later ones comes from.
-
-    Rows of unit length, of four columns or more, in the first session are used as they are, else columns are
-    standardised by the first session.
-    A sample weight is a whole number, of how many rows it stands for.
+    With "recommended", sessions in any order give exactly the model of all rows so far under the first session's
+    spread. Trees choose a class's representatives anew from the old ones and its new rows. Columns are standardised by
+    the first session, unless its rows have unit length. Sample weights are whole numbers.
 
     Examples
     --------
@@ -157,17 +156,27 @@ class TreeGPClassifier(IncrementalClassifier):
         *,
         row_id: Labels | None = None,
     ) -> TreeGPClassifier:
-        """Learn the first session from labelled rows: X (n, D) with labels y (n,), at least two distinct.
+        """Learn the first session.
 
-        Where rows are features of a network, `unseen` (n,) says by True or False of each whether the network was *not*
-        trained on it. Rows that it has learnt lie nearer to their class's mean than new ones will, so without being
-        told the model takes classes for narrower than they are, and is too sure. With `unseen`, what classes have in
-        common is measured by such rows, and rows of a class that were learnt count together as few, as many as these
-        say. Ten classes must have two of them or more; others may have none. For strategy="recommended" only. None, or
-        True for all: no row was learnt. Later sessions bring new rows; they need no mask.
+        Parameters
+        ----------
+        X : array or DataFrame (n, D)
+            Rows.
+        y : array (n,)
+            Labels, at least two distinct.
+        sample_weight : array of int (n,), optional
+            How many rows each row stands for; 0 equals leaving it out.
+        unseen : array of bool (n,), optional
+            For features of a network: whether it was *not* trained on the row. Rows it was trained on lie too near to
+            their class's mean, and make the model too sure; with this mask the spread of classes is measured by the
+            other rows, of which ten classes must have two. None, and True for all, say that it was trained on none.
+            "recommended" only.
+        row_id : None
+            No rows are kept that could be replaced.
 
-        A sample weight says of how many rows a row stands; 0 equals leaving it out. `row_id` must be None: no row is
-        kept that could be replaced.
+        Returns
+        -------
+        self
         """
         return self._commit(self._first_rows(X, y, sample_weight, row_id, unseen), None)
 
@@ -180,11 +189,25 @@ class TreeGPClassifier(IncrementalClassifier):
         *,
         row_id: Labels | None = None,
     ) -> TreeGPClassifier:
-        """A session: add labelled rows, of old or new classes.
+        """Learn a further session: rows of known or new classes.
 
-        A first call is a `fit` that may have one class only. `classes` are further ones to make room for; a class
-        without rows predicts from its prior. ``classes_`` is sorted after every call. `row_id`
-        must be None, as in `fit`.
+        Parameters
+        ----------
+        X : array or DataFrame (n, D)
+            Rows.
+        y : array (n,)
+            Labels.
+        classes : array, optional
+            Further classes to make room for; one without rows predicts from its prior.
+        sample_weight : array of int (n,), optional
+            As in `fit`.
+        row_id : None
+            No rows are kept that could be replaced.
+
+        Returns
+        -------
+        self
+            With ``classes_`` sorted anew.
         """
         return self._extend(X, y, classes, sample_weight, row_id)
 
@@ -196,16 +219,23 @@ class TreeGPClassifier(IncrementalClassifier):
         raise ValueError(f"cannot forget rows: {_KEEPS_MEANS}")
 
     def predict_topk(self, X: Rows, k: int = 5, beam: int | None = None) -> TopClasses:
-        """The k most probable classes of each row, or all if there are fewer.
+        """Predict the most probable classes of each row, by a beam where there are very many.
 
-        With very many classes not all of them are looked at, but those on a beam: groups of similar classes
-        ("recommended"), or branches of ``tree_``, that suit a row best. `beam` says how many are followed, None is 128
-        groups and 64 branches. A group takes about as long as 48 classes do where all are looked at, a branch as 16
-        (docs/results/beam-search.md): with so many classes for each, or fewer, all are looked at, which is exact and
-        the faster way. So a beam is taken from 6,145 and 1,025 classes on, unless a narrower one is asked for.
+        Parameters
+        ----------
+        X : array or DataFrame (n, D)
+            Rows.
+        k : int, default=5
+            How many; all classes if there are fewer.
+        beam : int, optional
+            How many groups of similar classes ("recommended", 128 by default) or branches of ``tree_`` (64) are
+            followed. All classes are compared where that is as fast: up to 6,144 and 1,024 of them by default.
 
-        Along a beam the probabilities of "recommended" are normalised over the classes that were reached, the others'
-        over these and the branches that were left.
+        Returns
+        -------
+        TopClasses
+            ``labels`` and ``probabilities``, each (n, k), the most probable first. Along a beam, probabilities are
+            relative to the classes that were reached, for trees also to the branches that were left.
         """
         if beam is not None:
             beam = check_count("beam", beam)
