@@ -1,7 +1,6 @@
 """False alarms at the rate that was asked for, and sets of labels, calibrated by labelled rows that are left out.
 
-The test part chooses nothing: which score makes the smallest sets was chosen on other tables and on CLINC150's
-validation queries. MAPIE belongs to the benchmark environment only; where it is not installed its rows are missing.
+MAPIE belongs to the benchmark environment only; where it is not installed its rows are missing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.impute import SimpleImputer
@@ -27,7 +25,6 @@ from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict
 from experiments.uci import load
 from sureshot.data.clinc150 import Clinc150, load_clinc150
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.classes.p_values import LeftOut
 from sureshot.estimators.gp.classifier import GPClassifier
 
 Array = NDArray[Any]
@@ -44,7 +41,6 @@ TABLES = (
     *("balance_scale", "breast_wisconsin", "ida_banana", "ida_flare_solar", "ida_image"),
     *("optdigits", "pendigits", "pima_diabetes", "satimage", "spambase"),
 )
-VALIDATION = ("glass", "letter", "wine")
 DIGITS = "digits, 20 rows a class"
 _MIN_TEST = 20  # rows of a class, for its coverage to be stated
 
@@ -54,7 +50,6 @@ class Settings:
     """Settings of the study."""
 
     tables: tuple[str, ...] = TABLES
-    validation: tuple[str, ...] = VALIDATION  # tables on which the score of sets is chosen
     digits: bool = True  # whether the digits of scikit-learn are among the sets
     shots: tuple[int, ...] = (5, 10)  # queries of each intent of CLINC150 to learn from
     clinc: bool = True  # whether CLINC150 is among the sets
@@ -95,13 +90,12 @@ def table_task(data: str, x: Array, y: Array, seed: int, settings: Settings, per
     return Task(data, seed, fill(x[train]), y[train], fill(x[test]), y[test], unknown)
 
 
-def clinc_task(data: Clinc150, shots: int, seed: int, settings: Settings, validation: bool = False) -> Task:
-    """Some queries of every intent; as many test queries as are asked about, or of those for validation."""
+def clinc_task(data: Clinc150, shots: int, seed: int, settings: Settings) -> Task:
+    """Some queries of every intent to learn from, and some of the test queries to ask about."""
     split = few_shot_split(data, shots, seed)
-    asked = (data.x_val, data.y_val) if validation else (split.x_test, split.y_test)
-    some = np.random.default_rng(seed).permutation(len(asked[0]))[: settings.n_test]
-    x_test, y_test = (part[some] for part in asked)
-    return Task(f"CLINC150, {shots} shots", seed, split.x_train, split.y_train, x_test, y_test, split.x_unknown)
+    some = np.random.default_rng(seed).permutation(len(split.x_test))[: settings.n_test]
+    test = split.x_test[some], split.y_test[some]
+    return Task(f"CLINC150, {shots} shots", seed, split.x_train, split.y_train, *test, split.x_unknown)
 
 
 def all_tasks(settings: Settings, data_root: Path | None, clinc: Clinc150 | None) -> Iterator[Task]:
@@ -161,44 +155,6 @@ def by_mapie(task: Task, name: str) -> pd.DataFrame:
     return rows
 
 
-def own_probability(p: Array) -> Array:
-    """Scores of all classes (n, C): how improbable each is."""
-    return -p
-
-
-def cumulative(p: Array, penalty: float = 0.0) -> Array:
-    """Probability of the classes that are as probable or more; each beyond the first adds a penalty."""
-    order = np.argsort(-p, axis=1, kind="stable")
-    total = np.cumsum(np.take_along_axis(p, order, 1), axis=1) + penalty * np.arange(p.shape[1])
-    found = np.empty_like(total)
-    np.put_along_axis(found, order, total, 1)
-    return found
-
-
-SCORES: dict[str, Callable[[Array], Array]] = {
-    "own probability (LAC)": own_probability,
-    "cumulative (APS)": cumulative,
-    "cumulative, penalised by 0.05 (RAPS)": partial(cumulative, penalty=0.05),
-}
-
-
-def scores_of_sets(task: Task) -> Iterator[dict[str, Any]]:
-    """Size and coverage of sets by each score, calibrated by the same left-out rows, none empty."""
-    model = GPClassifier().fit(task.x, task.y)
-    fitted, p = model._fitted, model.predict_proba(task.x_test)
-    rows = fitted.learnt
-    with torch.no_grad():
-        left_out = fitted.under_prior(fitted.probabilities_left_out()).numpy()
-    counted = (np.bincount(rows.y)[rows.y] > 1).nonzero()[0]
-    places = np.searchsorted(model.classes_, task.y_test)
-    for name, score in SCORES.items():
-        usual = LeftOut.of(score(left_out)[counted, rows.y[counted]], rows.weight[counted])
-        members = usual.p_values(score(p)) > 1 - COVERAGE
-        members[np.arange(len(p)), p.argmax(1)] = True
-        covered = float(members[np.arange(len(p)), places].mean())
-        yield {"data": task.data, "score": name, "coverage": covered, "size": float(members.sum(1).mean())}
-
-
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """See `Settings` for the options."""
     settings = configure(Settings, options)
@@ -209,24 +165,15 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     records, rows = [], []
     with quiet():
         for number, task in enumerate(tasks):
-            progress(f"{task.data}, draw {task.seed + 1}", 0.9 * number / len(tasks))
+            progress(f"{task.data}, draw {task.seed + 1}", number / len(tasks))
             for name, make in models_for(task).items():
                 record, of_rows = measured(task, name, make().fit(task.x, task.y))
                 records.append(record)
                 rows.append(of_rows)
             if has_mapie and task.seed < settings.mapie_seeds and task.data not in later:
                 rows.append(by_mapie(task, OURS if task.data.startswith("CLINC150") else RBF))
-        compared = []
-        validation = [table_task(name, *load(name, data_root), 0, settings) for name in settings.validation]
-        if clinc is not None:
-            validation.append(clinc_task(clinc, settings.shots[0], 0, settings, validation=True))
-        for number, task in enumerate(validation):
-            progress(f"scores of sets: {task.data}", 0.9 + 0.1 * number / len(validation))
-            compared += list(scores_of_sets(task))
     alarms = _alarms(pd.DataFrame(records))
     sets = _sets(pd.concat(rows))
-    scores = pd.DataFrame(compared)
-    chosen = scores.pivot_table(index="data", columns="score", values="size", sort=False)
     return Outcome(
         title="Decisions: one of the known classes or none, and sets of labels",
         introduction=(
@@ -247,13 +194,10 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
                 f"same score, on {settings.mapie_seeds} of the draws (of CLINC150 with the fewest shots).",
                 sets,
             ),
-            Table(
-                "scores", "Which score makes the smallest sets, none empty: validation sets, the first draw.", scores
-            ),
         ),
         config=settings,
         seeds=tuple(range(max(settings.seeds, settings.clinc_seeds))),
-        findings=tuple(_findings(scores, chosen)),
+        findings=(),
         verdicts=tuple(_verdicts(alarms, sets)),
     )
 
@@ -291,13 +235,6 @@ def _sets(rows: pd.DataFrame) -> pd.DataFrame:
         .loc[found.index]
         .reset_index()
     )
-
-
-def _findings(scores: pd.DataFrame, sizes: pd.DataFrame) -> Iterator[str]:
-    average = sizes.mean()
-    coverage = scores.groupby("score", sort=False)["coverage"].mean()
-    said = ", ".join(f"{name} {average[name]:.2f} at {coverage[name]:.1%}" for name in SCORES)
-    yield f"Mean size of sets on the validation sets, and their coverage: {said}."
 
 
 def _verdicts(alarms: pd.DataFrame, sets: pd.DataFrame) -> Iterator[Verdict]:

@@ -16,7 +16,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import entr
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
 from experiments.batch_learners import quiet
@@ -50,23 +49,10 @@ def _by_information(model: GPClassifier, pool: Array, n: int, _: np.random.Gener
     return (-model.uncertainty(pool).epistemic).argsort(kind="stable")[:n]
 
 
-def _by_clusters(model: GPClassifier, pool: Array, n: int, _: np.random.Generator) -> Array:
-    """The row nearest to each centre of k-means, of rows of small margin (Zhdanov 2019)."""
-    doubt = 1 - margins(model.predict_proba(pool))
-    candidates = (-doubt).argsort(kind="stable")[: CANDIDATES * n]
-    x = np.hstack([distance.scaling(pool[candidates]) for distance in model._fitted.outlier_score.distances])
-    distances = KMeans(n, n_init=1, random_state=0).fit(x, sample_weight=doubt[candidates] + 1e-9).transform(x)
-    chosen: list[int] = []
-    for centre in distances.T:
-        chosen.append(next(int(i) for i in centre.argsort(kind="stable") if i not in chosen))
-    return candidates[chosen]
-
-
 CHOICES: dict[str, Choose] = {
     RANDOM: lambda model, pool, n, generator: generator.permutation(len(pool))[:n],
     "margin": _by_margin,
     OURS: lambda model, pool, n, generator: model.suggest(pool, n).rows,
-    "margin, k-means": _by_clusters,
     "entropy": _by_entropy,
     "epistemic (BALD)": _by_information,
 }
@@ -148,8 +134,8 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             "chosen by a classifier of all labels so far. To keep the study short it is `GPClassifier` with one "
             f"setting, `likelihood={settings.likelihood!r}` and `ensemble=False`, on tables with `kernel='matern32'`; "
             f"at most {settings.n_test} test rows. The margin is that between the two largest probabilities; *{OURS}* "
-            f"is `suggest`: of {CANDIDATES} times as many rows as are wanted, those of smallest margin, the medoids; "
-            "*k-means* takes the rows nearest to its centres in their place. Entropy is that of `predict_proba`; the "
+            f"is `suggest`: of {CANDIDATES} times as many rows as are wanted, those of smallest margin, the medoids. "
+            "Entropy is that of `predict_proba`; the "
             "epistemic part of `uncertainty` is the mutual information of label and latents, which BALD chooses by. "
             "With two classes entropy and margin put rows in the same order."
         ),

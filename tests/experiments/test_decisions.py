@@ -1,4 +1,4 @@
-"""The study of decisions: what its tasks hold, what scores of sets are, and that it runs."""
+"""The study of decisions: what its tasks hold, and that it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from experiments import decisions
-from experiments.decisions import OURS, RBF, Settings, cumulative, table_task
+from experiments.decisions import OURS, RBF, Settings, table_task
 
 
 def test_a_class_is_left_out_where_two_stay() -> None:
@@ -24,28 +24,20 @@ def test_a_class_is_left_out_where_two_stay() -> None:
     assert counts.tolist() == [0, 7, 7]
 
 
-def test_cumulative_scores_count_what_is_as_probable() -> None:
-    p = np.array([[0.2, 0.5, 0.3]])
-    np.testing.assert_allclose(cumulative(p), [[1.0, 0.5, 0.8]])
-    np.testing.assert_allclose(cumulative(p, 0.1), [[1.2, 0.5, 0.9]])
-
-
 @pytest.mark.real_data
 def test_it_runs_on_a_table() -> None:
     outcome = decisions.run(
         data_root=None,
         progress=lambda what, done: None,
         tables=["iris"],
-        validation=["iris"],
         digits=False,
         clinc=False,
         seeds=1,
         mapie_seeds=0,
         n_train=40,
     )
-    alarms, sets, scores = (table.frame for table in outcome.tables)
+    alarms, sets = (table.frame for table in outcome.tables)
     assert {OURS, RBF} <= set(alarms["model"])
     assert alarms["unknown found at 5%"].min() > 0.5
     assert sets["coverage, none empty"].between(0.8, 1).all()
-    assert len(scores) == 3
     assert len(outcome.verdicts) == 2
