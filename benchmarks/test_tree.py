@@ -163,7 +163,7 @@ def test_prediction_after_sessions(benchmark: BenchmarkFixture) -> None:
 
 @pytest.mark.parametrize("n_classes", [150, 1000])
 def test_most_probable_along_the_published_tree(benchmark: BenchmarkFixture, n_classes: int) -> None:
-    """Claim: sub-linear; at 1,000 classes below the time of all classes. More: `python -m experiments beam-search`."""
+    """Claim: sub-linear; at 1,000 classes below the time of all classes. More: ``docs/results/beam-search.md``."""
     x, y = (part.numpy() for part in embeddings(n_classes, 4))
     seen = np.arange(len(y)) < 3 * n_classes
     model = TreeGPClassifier("shared_root", n_representatives=3, inference="mean_field").fit(x[seen], y[seen])

@@ -23,11 +23,6 @@ _UCI_LAYOUT = (
 )
 
 
-def tables_but(*left_out: str) -> tuple[str, ...]:
-    """The others of `TABLES`."""
-    return tuple(name for name in TABLES if name not in left_out)
-
-
 def load_uci(
     name: str,  # such as ``"ionosphere"``: the name of the file without ``.csv`` or ``.csv.gz``
     root: Root = None,
