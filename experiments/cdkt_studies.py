@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 
 from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.few_shot import FewShotCell, data_loader
-from experiments.campaigns.grids import check_budget
+from experiments.campaigns.grids import BUDGETS
 from experiments.campaigns.images import MINIIMAGENET32
+from experiments.campaigns.methods import check_names
 from experiments.campaigns.scores import averaged, score_frame
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.figures import GREY, new_figure, tidy
-from sureshot.data.checks import near
 
 NAME = "cdkt-studies"
 LEARNER, SHOTS, WAY = "cdkt_ml", 1, 5
@@ -93,8 +93,10 @@ def cell_of(study: Study, value: Any, base: str, seed: int, settings: StudiesCon
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make tables and a figure of those that are there."""
     settings = configure(StudiesConfig, options)
-    check_budget(settings.budget)
-    studies = chosen(settings)
+    check_names("budget", (settings.budget,), BUDGETS)
+    check_names("preset", settings.bases, BASES)
+    check_names("study", settings.studies, [study.name for study in STUDIES])
+    studies = [study for study in STUDIES if study.name in settings.studies]
     cells = {
         cell.key: cell
         for base in settings.bases
@@ -141,16 +143,6 @@ _PICTURE = (
     "Accuracy with 95 % intervals when one thing is changed: blue in the paper's settings, orange in ours. Dashed: "
     "chance."
 )
-
-
-def chosen(settings: StudiesConfig) -> tuple[Study, ...]:
-    """The studies that are asked for."""
-    known = {study.name: study for study in STUDIES}
-    for what, names, among in (("study", settings.studies, known), ("preset", settings.bases, BASES)):
-        for name in names:
-            if name not in among:
-                raise ValueError(f"unknown {what} {name!r}{near(name, list(among))}: choose from {', '.join(among)}")
-    return tuple(known[name] for name in settings.studies)
 
 
 def frame_of(

@@ -17,9 +17,7 @@ from experiments.campaigns.grids import (
     KERNELS,
     SAMPLED,
     SAMPLED_TASKS,
-    check_budget,
-    check_kernels,
-    check_learners,
+    check_grid,
     embedding_cell,
 )
 from experiments.campaigns.report import campaign_outcome
@@ -49,9 +47,7 @@ class Clinc150TransferConfig(CampaignConfig):
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the tables of all that are there."""
     settings = configure(Clinc150TransferConfig, options)
-    check_budget(settings.budget)
-    check_learners(settings.learners)
-    check_kernels(settings.kernels)
+    check_grid(settings.budget, settings.learners, settings.kernels)
     if not set(settings.ways) <= set(WAYS):
         raise ValueError(f"ways must be of {list(WAYS)}, got {list(settings.ways)}")
     cells = campaign_cells(settings)

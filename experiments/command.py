@@ -7,7 +7,7 @@ and of the experiments stay inside the functions.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,8 +87,9 @@ def experiment(
             return
         assert name is not None
         check_folder(output)
-        options = parse_settings(settings or ())
-        options |= campaign_settings(name, budget, collect, options)
+        of_campaigns = [] if budget is None else [f"budget={budget}"]
+        of_campaigns += ["train=false"] if collect else []
+        options = parse_settings([*(settings or ()), *of_campaigns])
         with progress(name, quiet) as update:
             result = registry.run(name, data_root=data, output=output, progress=update, **options)
         if as_json:
@@ -120,26 +121,6 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
             value = text
         found[key] = tuple(value) if isinstance(value, list) else value
     return found
-
-
-def campaign_settings(name: str, budget: str | None, collect: bool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that ``--budget`` and ``--collect`` stand for; ValueError if ``--set`` says the same."""
-    chosen: dict[str, tuple[str, Any]] = {}
-    if budget is not None:
-        chosen["budget"] = ("--budget", budget)
-    if collect:
-        chosen["train"] = ("--collect", False)
-    if not chosen:
-        return {}
-    from experiments import registry
-
-    registry.get_experiment(name)
-    for key, (option, _) in chosen.items():
-        if name not in registry.CAMPAIGN_NAMES:
-            raise ValueError(f"{option}: {name} is no campaign; campaigns: {', '.join(registry.CAMPAIGN_NAMES)}")
-        if key in given:
-            raise ValueError(f"{option} and --set {key} say the same: give one of them")
-    return {key: value for key, (_, value) in chosen.items()}
 
 
 def _print(result: ExperimentResult) -> None:

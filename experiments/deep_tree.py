@@ -20,6 +20,7 @@ import pandas as pd
 
 from experiments.campaigns.cells import FAILED, CampaignConfig, computed_on
 from experiments.campaigns.deep import STAGE, DeepCell, run_deep
+from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from sureshot.data.train_test import TRAIN_TEST_NAMES, load_train_test
 from sureshot.deep import ClassifierSettings
@@ -91,9 +92,6 @@ class DeepTreeConfig(CampaignConfig):
     methods: tuple[str, ...] = METHODS
     # A seed fixes rows kept aside, initial weights, order of rows, tree and inducing points
     seeds: tuple[int, ...] = (0,)
-    # of the branches, in place of each method's own, for grid searches; own is that of kernels and inducing points
-    learning_rate: float | None = None
-    own_learning_rate: float | None = None
     # further numbers of points of feature grids, compared in a table of their own with the budget's 64, where a data
     # set and seed has several of them; the paper searches 64, 128 and 256
     grids: tuple[int, ...] = ()
@@ -104,14 +102,9 @@ class DeepTreeConfig(CampaignConfig):
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the table of all that are there."""
     settings = configure(DeepTreeConfig, options)
-    for name, values, known in (
-        ("budget", (settings.budget,), BUDGETS),
-        ("beside", settings.beside, BUDGETS),
-        ("datasets", settings.datasets, TRAIN_TEST_NAMES),
-        ("methods", settings.methods, METHODS),
-    ):
-        if unknown := [value for value in values if value not in known]:
-            raise ValueError(f"{name}: {unknown[0]!r} is unknown; choose of {', '.join(known)}")
+    check_names("budget", (settings.budget, *settings.beside), BUDGETS)
+    check_names("data set", settings.datasets, TRAIN_TEST_NAMES)
+    check_names("method", settings.methods, METHODS)
     load = lru_cache(maxsize=1)(partial(load_train_test, root=data_root))
     run_cell = partial(run_deep, load, settings.device)
 
@@ -172,25 +165,23 @@ def stage_cell(data: str, seed: int, settings: DeepTreeConfig) -> DeepCell:
 def branch_cell(stage: DeepCell, method: str, settings: DeepTreeConfig, grid: int | None = None) -> DeepCell:
     """What continues a stage by one method; `grid` points in place of the budget's, of feature grids."""
     budget, how, several = BUDGETS[settings.budget], _TRAINING[method], EPOCHS.get(stage.data, 1)
-    rates = (settings.learning_rate or how.learning_rate, settings.own_learning_rate or how.own_learning_rate)
     training = replace(
         stage.training,
         epochs=budget.branch * several,
         optimiser=how.optimiser,  # type: ignore[arg-type]
-        learning_rate=rates[0],
-        own_learning_rate=rates[1],
+        learning_rate=how.learning_rate,
+        own_learning_rate=how.own_learning_rate,
         weight_decay=stage.training.weight_decay if how.optimiser == "sgd" else 0.0,
         milestones=tuple(epoch * several for epoch in budget.milestones),
     )
     options: dict[str, Any] = {name: getattr(budget, source) for name, source in how.options.items()}
     if method == "robust_max":
         options["full_covariance"] = stage.data not in MANY_CLASSES
-    searched: dict[str, float | None] = {"lr": settings.learning_rate, "own": settings.own_learning_rate}
+    key = f"{stage.data}-{method}-seed{stage.labels['seed']}-{settings.budget}"
     if grid is not None:
-        options["grid_size"] = searched["grid"] = grid
-    given = [f"{name}{value:g}" for name, value in searched.items() if value]
+        options["grid_size"] = grid
+        key += f"-grid{grid}"
     labels = stage.labels | {"method": method}
-    key = "-".join([stage.data, method, f"seed{stage.labels['seed']}", settings.budget, *given])
     return DeepCell(key, labels, stage.data, method, options, stage.backbone, training, stage, VALIDATION)
 
 

@@ -185,7 +185,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
     """Set by set."""
     check_names("data set", settings.datasets, (*TABLES, *EMBEDDINGS))
-    check_names("condition", settings.conditions, tuple(CONDITIONS))
+    check_names("condition", settings.conditions, CONDITIONS)
     check_names("method", settings.methods, INSTALLED)
     cells = []
     for data in settings.datasets:

@@ -123,7 +123,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
     """Run the missing cells, and make the page of all that are there."""
     settings = configure(PanelConfig, options)
     check_names("data set", settings.datasets, SETS)
-    check_names("method", settings.methods, tuple(METHODS))
+    check_names("method", settings.methods, METHODS)
     cells = [
         MethodCell(data, method, {"protocol": "panel"}, described(METHODS[method]()), _further(data, settings))
         for data in settings.datasets

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.campaigns.cells import CampaignConfig, unfinished
+from experiments.campaigns.methods import check_names
 from experiments.campaigns.sessions import (
     SessionCell,
     best_and_surest,
@@ -24,7 +25,6 @@ from experiments.campaigns.sessions import (
     wide,
 )
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
-from sureshot.data.checks import near
 from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.report.session_tables import matrices_picture, session_curves
 
@@ -67,9 +67,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 def campaign_cells(settings: FscilClinc150Config) -> list[SessionCell]:
     """Seed by seed, so that an unfinished campaign compares all methods on some seeds."""
-    for method in settings.methods:
-        if method not in METHODS:
-            raise ValueError(f"there is no method {method!r}{near(method, METHODS)}; methods: {'; '.join(METHODS)}")
+    check_names("method", settings.methods, METHODS)
     return [
         SessionCell("clinc150", seed, method, *METHODS[method])
         for seed in settings.seeds

@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.campaigns.cells import FAILED, CampaignConfig, unfinished
+from experiments.campaigns.methods import check_names
 from experiments.campaigns.sessions import SessionCell, gap_between, run_sessions, study_of, wide
 from experiments.class_counts import (
     RECIPES,
@@ -29,7 +30,6 @@ from experiments.class_counts import (
 )
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.figures import new_figure, tidy
-from sureshot.data.checks import near
 from sureshot.evaluation.session_study import SessionStudy, averaged
 
 NAME = "fscil-clinc150-studies"
@@ -98,10 +98,8 @@ class StudiesConfig(CampaignConfig):
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the tables of all that are there."""
     settings = configure(StudiesConfig, options)
-    for kind, chosen, known in (("variant", settings.variants, VARIANTS), ("recipe", settings.recipes, RECIPES)):
-        for name in chosen:
-            if name not in known:
-                raise ValueError(f"there is no {kind} {name!r}{near(name, known)}; {kind}s: {'; '.join(known)}")
+    check_names("variant", settings.variants, VARIANTS)
+    check_names("recipe", settings.recipes, RECIPES)
     counting, arriving = count_cells(settings), session_cells(settings)
     counted = settings.records(NAME, counting, partial(run_counts, data_root), progress)
     arrived = settings.records(NAME, arriving, partial(run_sessions, data_root), progress)

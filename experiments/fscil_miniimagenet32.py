@@ -21,6 +21,7 @@ import pandas as pd
 
 from experiments.campaigns.cells import FAILED, CampaignConfig, CellT, RunCell, computed_on, unfinished
 from experiments.campaigns.deep import DeepCell, run_deep
+from experiments.campaigns.methods import check_names
 from experiments.campaigns.sessions import (
     NetworkSessions,
     best_and_surest,
@@ -45,7 +46,6 @@ from experiments.photograph_sessions import (
     stage_cell,
 )
 from experiments.rehearsal import ENDING, rehearsal
-from sureshot.data.checks import near
 from sureshot.data.train_test import TrainTestData, load_train_test
 from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.incremental.session_data import load_sessions
@@ -96,10 +96,8 @@ class PhotographData:
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """Run the missing cells, and make the tables of all that are there."""
     settings = configure(FscilMiniImageNet32Config, options)
-    for what, values, known in (("budget", (settings.budget,), BUDGETS), ("method", settings.methods, METHODS)):
-        for value in values:
-            if value not in known:
-                raise ValueError(f"there is no {what} {value!r}{near(value, known)}; {what}s: {'; '.join(known)}")
+    check_names("budget", (settings.budget,), BUDGETS)
+    check_names("method", settings.methods, METHODS)
     data = PhotographData(settings.budget, data_root)
     train = partial(run_deep, data.train_test, settings.device)
     teach = partial(run_network_sessions, NetworkSessions(data.sessions, settings.device), settings.device)
@@ -158,7 +156,7 @@ def outcome_of(
     budget = BUDGETS[settings.budget]
     first, *others = settings.seeds
     every = study_of(taught, budget.data)
-    study = every.of_seed(first)
+    study = study_of([record for record in taught if record["labels"]["seed"] == first], budget.data)
     learnt = [record for record in networks if FAILED not in record]
     if not learnt:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")

@@ -18,6 +18,7 @@ from experiments.joint_one_vs_each import fit_joint_one_vs_each
 from experiments.pairwise import latents_to_pairs, pairwise_differences
 from experiments.softmax_laplace import softmax_laplace_exact
 from sureshot.gaussian.gram import GramPrior
+from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.likelihoods import GaussianLabels, Likelihood, Logistic, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.likelihoods.quadrature import is_full_covariance
@@ -39,9 +40,16 @@ class Fit:
     covariance: Tensor  # variances (S, C, N), or covariances over the classes (S, N, C, C)
     kl: Tensor  # divergence from the prior, in nats
     converged: Tensor
-    # from the kernel between data and queries (S, N, Q) to mean (S, C, Q) and covariance, in the same form. The kernel
-    # has unit variance.
-    query: Callable[[Tensor], tuple[Tensor, Tensor]]
+    posterior: Posterior
+
+    def query(self, cross: Tensor) -> LatentMoments:
+        """Mean (S, C, Q) and covariance, in the same form, from the kernel between data and queries (S, N, Q)."""
+        return unit_query(self.posterior, cross)
+
+
+def unit_query(posterior: Posterior, cross: Tensor) -> LatentMoments:
+    """Moments at queries (see `Fit.query`) under a kernel of unit variance that the classes share."""
+    return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
 
 
 def squared_exponential(x: Tensor, other: Tensor) -> Tensor:
@@ -56,27 +64,19 @@ def independent_classes(
     prior = GramPrior(gram.unsqueeze(-3), gram.new_tensor(prior_mean))
     found = fit_mean_field(prior, likelihood, y, n_classes=n_classes, max_steps=MAX_STEPS)
     posterior = found.posterior
-
-    def query(cross: Tensor) -> tuple[Tensor, Tensor]:
-        return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
-
-    return Fit(likelihood, posterior.mean, posterior.variance, posterior.kl(), found.converged, query)
+    return Fit(likelihood, posterior.mean, posterior.variance, posterior.kl(), found.converged, posterior)
 
 
 def joint_one_vs_each(gram: Tensor, y: Tensor, n_classes: int) -> Fit:
     """Mean field for one-vs-each that keeps the covariance between the classes; see `independent_classes`."""
     posterior = fit_joint_one_vs_each(gram, y, n_classes, max_steps=MAX_STEPS)
-
-    def query(cross: Tensor) -> tuple[Tensor, Tensor]:
-        return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
-
-    mean, covariance = query(gram)
+    mean, covariance = unit_query(posterior, gram)
     # The bound is the data's terms minus the divergence, so the divergence is their difference.
     pairs = latents_to_pairs(mean, y).unsqueeze(-2)  # (S, 1, M)
     variance = _pair_variance(covariance, y).unsqueeze(-2)
     won = torch.ones(pairs.shape[0], pairs.shape[-1], dtype=torch.int64)
     data_terms = Logistic().local_bound(pairs, variance, won, None)
-    return Fit(OneVsEach(), mean, covariance, data_terms - posterior.bound, posterior.converged, query)
+    return Fit(OneVsEach(), mean, covariance, data_terms - posterior.bound, posterior.converged, posterior)
 
 
 def _pair_variance(covariance: Tensor, y: Tensor) -> Tensor:
@@ -94,11 +94,7 @@ def _pair_variance(covariance: Tensor, y: Tensor) -> Tensor:
 def softmax_laplace(gram: Tensor, y: Tensor, n_classes: int) -> Fit:
     """Laplace's approximation of the softmax posterior itself, with its full curvature: the reference."""
     posterior = softmax_laplace_exact(gram, y, n_classes)
-
-    def query(cross: Tensor) -> tuple[Tensor, Tensor]:
-        return posterior.query(cross.unsqueeze(-3), cross.new_ones(*cross.shape[:-2], 1, cross.shape[-1]))
-
-    mean, covariance = query(gram)
+    mean, covariance = unit_query(posterior, gram)
     p = torch.softmax(mean, dim=-2).mT  # (S, N, C)
     quadratic = (posterior.residual * mean).sum((-2, -1))
     log_joint = Softmax().log_likelihood(mean, y).sum(-1) - 0.5 * quadratic
@@ -106,7 +102,7 @@ def softmax_laplace(gram: Tensor, y: Tensor, n_classes: int) -> Fit:
     # tr(K^-1 Sigma) = C N - tr(W Sigma) with W = diag(p) - p p' at each datum.
     curvature = torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)
     kl = 0.5 * (log_det + quadratic - (curvature * covariance).sum((-3, -2, -1)))
-    return Fit(Softmax(), mean, covariance, kl, torch.ones(kl.shape, dtype=torch.bool), query)
+    return Fit(Softmax(), mean, covariance, kl, torch.ones(kl.shape, dtype=torch.bool), posterior)
 
 
 MODELS: dict[str, Callable[[Tensor, Tensor, int], Fit]] = {

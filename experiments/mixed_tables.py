@@ -133,7 +133,7 @@ def load_mixed(name: str, root: Path | None) -> tuple[pd.DataFrame, np.ndarray]:
 def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
     """See `Settings` for the options."""
     settings = configure(Settings, options)
-    check_names("data set", settings.datasets, tuple(SOURCES))
+    check_names("data set", settings.datasets, SOURCES)
     check_names("method", settings.methods, INSTALLED)
     frame = pd.DataFrame(_records(settings, data_root, progress))
     by_method = frame.groupby(["data", "method"], sort=False)[[*METRICS, "seconds"]].mean().reset_index()

@@ -50,22 +50,6 @@ _MODULES = (
 _IMAGE_CAMPAIGNS = ("omniglot-choice", "omniglot-emnist", "cub", "miniimagenet", "miniimagenet-cub", "miniimagenet32")
 """Experiments of `experiments.campaigns.images`."""
 
-CAMPAIGN_NAMES = (
-    "clinc150-transfer",
-    "fscil-clinc150",
-    "fscil-clinc150-studies",
-    "fscil-miniimagenet32",
-    "cdkt-studies",
-    "deep-tree",
-    "smc-table1",
-    "smc-streams",
-    "smc-recovery",
-    "defaults",
-    "embeddings-panel",
-    *_IMAGE_CAMPAIGNS,
-)
-"""Experiments of many cells, with the setting ``train``, and ``budget`` where cells are trained."""
-
 
 def names() -> dict[str, str]:
     """Every experiment and one line on what it measures."""

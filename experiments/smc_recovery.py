@@ -73,7 +73,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 def campaign_cells(settings: SmcRecoveryConfig) -> list[MethodCell]:
     """Seed by seed, the rivals last."""
-    check_names("planted structure", settings.structures, tuple(PLANTED))
+    check_names("planted structure", settings.structures, PLANTED)
     tried: list[tuple[str, str | None]] = [(name, None) for name in settings.structures]
     rivals = [(name, RIVALS[name]) for name in settings.structures if name in RIVALS]
     return [

@@ -1,12 +1,11 @@
 """Structure discovery on streams: the first rows of three time-ordered tables, each batch asked before it is learnt.
 
 Kernel search and the random forest, which is fitted anew to each batch, know the rows of the window alone; the others
-know what they have made of all rows so far. A cell of ours, which takes long, goes on where it was killed.
+know what they have made of all rows so far.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,6 @@ from experiments.batch_learners import (
     quiet,
     river_is_installed,
 )
-from experiments.campaigns.archive import write_json
 from experiments.campaigns.cells import FAILED, CampaignConfig
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
@@ -91,12 +89,10 @@ def run_cell(
     classes = np.unique(y)
     with quiet():
         learner = _learner(cell.method, settings, x.shape[1], classes)
-        found = _resumed(folder, cell, learner)
-        first = len(found)
-        for number, rows in list(enumerate(_batches(len(y), settings.batch)))[first:]:
+        found = []
+        for number, rows in enumerate(_batches(len(y), settings.batch)):
             progress(f"row {rows.start}", number * settings.batch / len(y))
             found.append(prequential_step(learner, x[rows], y[rows], first=number == 0))
-            _keep(folder, cell, learner, found)
     return {"batches": found}
 
 
@@ -251,29 +247,6 @@ def _learner(method: str, settings: SmcStreamsConfig, width: int, classes: np.nd
     if method == OURS:
         return Incremental(_search(context, settings), classes)
     return METHODS[method].learner(context, classes, settings.window)
-
-
-def _resumed(folder: Path, cell: MethodCell, learner: BatchLearner) -> list[dict[str, Any]]:
-    """The batches of an earlier try, and the learner as it was after them."""
-    path = folder / "batches.json"
-    if cell.method != OURS or not path.is_file():
-        return []
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if kept["settings"] != cell.settings():
-        return []
-    assert isinstance(learner, Incremental)
-    found: list[dict[str, Any]] = kept["batches"]
-    learner.model = KernelSearchClassifier.load(folder / f"model-{len(found)}")
-    return found
-
-
-def _keep(folder: Path, cell: MethodCell, learner: BatchLearner, batches: list[dict[str, Any]]) -> None:
-    """The model first, then the scores that name it, then the model before goes."""
-    if cell.method == OURS:
-        assert isinstance(learner, Incremental)
-        learner.model.save(folder / f"model-{len(batches)}")
-        write_json(folder / "batches.json", {"settings": cell.settings(), "batches": batches})
-        (folder / f"model-{len(batches) - 1}").unlink(missing_ok=True)
 
 
 EXPERIMENT = Experiment(

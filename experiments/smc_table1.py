@@ -67,7 +67,7 @@ def campaign_cells(settings: SmcTable1Config) -> list[MethodCell]:
     """Fold by fold and seed by seed, so that an unfinished campaign compares all methods on some."""
     check_names("data set", settings.datasets, DATASETS)
     check_names("protocol", settings.protocols, PROTOCOLS)
-    check_names("method", settings.methods, tuple(METHODS))
+    check_names("method", settings.methods, METHODS)
     found = []
     for numbers in _runs(settings):
         for data in settings.datasets:

@@ -24,10 +24,8 @@ from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.training import TrainingConfig, TrainingResult, load_checkpoint, load_learner, read_log, train
-from sureshot.meta.training.checkpoint import Checkpoint
+from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, read_log, train
 from sureshot.networks.checkpoint import LAST_NAME
-from sureshot.networks.state import state_of
 
 logger = logging.getLogger(__name__)
 
@@ -111,22 +109,17 @@ def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
     return found | {"examinations": [defaults | part for part in found["examinations"]]} == expected
 
 
-def train_cell(data: FewShotData, cell: FewShotCell, folder: Path, progress: Progress) -> TrainingResult:
-    """Train, or resume training."""
+def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Train (or resume training) and evaluate; what the record says of it."""
+    data = load(cell.training.data.name, cell.training.data.options)
     logger.info("%s: training", cell.key)
-    return train(
+    trained = train(
         cell.training,
         folder,
         progress=lambda what, fraction: progress(what, 0.8 * fraction),
         resume=_same_training(cell, folder),
         data=data,
     )
-
-
-def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Train (or resume training) and evaluate; what the record says of it."""
-    data = load(cell.training.data.name, cell.training.data.options)
-    trained = train_cell(data, cell, folder, progress)
     logger.info("%s: evaluating", cell.key)
     started = time.perf_counter()
     learner = load_learner(trained.best)
@@ -172,20 +165,9 @@ def _same_training(cell: FewShotCell, folder: Path) -> bool:
     last, noted = folder / LAST_NAME, folder / "preset.json"
     if last.exists():
         then = json.loads(noted.read_text(encoding="utf-8")) if noted.is_file() else {}
-        checkpoint = load_checkpoint(last)
-        if checkpoint.config == cell.training.as_dict() and not cell.changed(then) and _fits(checkpoint):
+        if load_checkpoint(last).config == cell.training.as_dict() and not cell.changed(then):
             return True
-        logger.info("%s is of other settings or another version: %s is trained from the start", last, cell.key)
+        logger.info("%s is of other settings: %s is trained from the start", last, cell.key)
         last.unlink()
     write_json(noted, cell.preset_values())
     return False
-
-
-def _fits(checkpoint: Checkpoint) -> bool:
-    """Whether this version has the learner of a checkpoint, and counts what it counts."""
-    try:
-        checkpoint.build()
-        state_of(checkpoint.artifact, "episodes")
-    except ValueError:
-        return False
-    return True

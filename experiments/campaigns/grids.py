@@ -7,11 +7,11 @@ logistic-softmax by mean field, else 1e-3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments.campaigns.few_shot import Examination, FewShotCell
-from sureshot.data.checks import near
+from experiments.campaigns.methods import check_names
 from sureshot.meta.learners import GP_LEARNER_NAMES, LEARNER_NAMES
 from sureshot.meta.learners.presets import gaussian_process_settings
 from sureshot.meta.learners.registry import learns_base_classes
@@ -46,15 +46,9 @@ TEMPERATURE_ONE: Mapping[str, Any] = {"temperature": 1.0, "prediction_prior_mean
 _SLOW_KERNELS = (*MEAN_FIELD, "dkt")  # kernel parameters at the rate of the logistic-softmax paper
 
 
-def check_budget(budget: str) -> None:
-    """Refuse unknown budgets."""
-    if budget not in BUDGETS:
-        raise ValueError(f"unknown budget {budget!r}{near(budget, list(BUDGETS))}: choose one of {', '.join(BUDGETS)}")
-
-
 def budget_episodes(budget: str, shots: int) -> int:
     """Training episodes."""
-    check_budget(budget)
+    check_names("budget", (budget,), BUDGETS)
     episodes = BUDGETS[budget]
     if shots not in episodes:
         raise ValueError(f"shots must be one of {', '.join(map(str, episodes))}, which have budgets; got {shots}")
@@ -88,18 +82,11 @@ SAMPLED = tuple(
 """Learners whose chains (20, of 50 sweeps) take a hundred times as long for a task as deterministic inference."""
 
 
-def check_learners(learners: tuple[str, ...]) -> None:
-    """Refuse unknown names."""
-    for name in learners:
-        if name not in LEARNER_NAMES:
-            raise ValueError(f"unknown learner {name!r}{near(name, list(LEARNER_NAMES))}")
-
-
-def check_kernels(kernels: tuple[str, ...]) -> None:
-    """Refuse kernels that campaigns do not compare."""
-    for name in kernels:
-        if name not in KERNELS:
-            raise ValueError(f"unknown kernel {name!r}{near(name, list(KERNELS))}: choose from {', '.join(KERNELS)}")
+def check_grid(budget: str, learners: Iterable[str], kernels: Iterable[str]) -> None:
+    """ValueError for an unknown name."""
+    check_names("budget", (budget,), BUDGETS)
+    check_names("learner", learners, LEARNER_NAMES)
+    check_names("kernel", kernels, KERNELS)
 
 
 def image_cell(

@@ -18,9 +18,7 @@ from experiments.campaigns.grids import (
     MEAN_FIELD,
     SAMPLED_TASKS,
     TEMPERATURE_ONE,
-    check_budget,
-    check_kernels,
-    check_learners,
+    check_grid,
     image_cell,
 )
 from experiments.campaigns.report import campaign_outcome
@@ -108,9 +106,7 @@ class ImageCampaign:
     def run(self, *, load: Load, progress: Progress, **options: Any) -> Outcome:
         """Run the missing cells, and make the tables of all that are there."""
         settings = configure(ImageCampaignConfig, options)
-        check_budget(settings.budget)
-        check_learners(settings.learners)
-        check_kernels(settings.kernels)
+        check_grid(settings.budget, settings.learners, settings.kernels)
         if len(set(settings.precisions)) < len(settings.precisions):
             raise ValueError(f"precisions must differ, got {list(settings.precisions)}")
         results = Path(settings.results) / self.name

@@ -7,7 +7,7 @@ is part of the settings, so changed defaults make a result stale.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,11 +63,12 @@ def described(estimator: Any) -> dict[str, Any]:
     return {"class": type(estimator).__name__, **found}
 
 
-def check_names(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+def check_names(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     """ValueError for a name that is not known."""
+    known = list(known)
     for name in names:
         if name not in known:
-            raise ValueError(f"there is no {what} {name!r}{near(name, known)}; choose of: {'; '.join(known)}")
+            raise ValueError(f"there is no {what} {name!r}{near(name, known)}; choose from: {'; '.join(known)}")
 
 
 def paired(

@@ -68,8 +68,6 @@ def test_scores_by_hand() -> None:
     assert scores is not None
     assert (scores.rows, scores.accuracy) == (4, 0.5)
     assert scores.nll == pytest.approx((second.nll + fourth.nll) / 2)
-    assert [None if one is None else one.rows for one in found.cumulative] == [None, 2, 2, 4]
-    assert found.cumulative[-1] == scores
 
 
 def test_calibration_is_that_of_all_rows_together() -> None:

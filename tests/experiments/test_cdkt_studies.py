@@ -101,15 +101,6 @@ def test_part_of_the_studies(tmp_path: Path, make_record: Any) -> None:
     assert len(found.verdicts) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "no training has a result yet"),
-        ({"studies": ("step",)}, "unknown study 'step'.*did you mean 'steps'"),
-        ({"bases": ("papers",)}, "unknown preset 'papers'"),
-        ({"budget": "ful"}, "unknown budget"),
-    ],
-)
-def test_nothing_to_compare_and_unknown_names(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        run(data_root=None, progress=lambda what, fraction: None, train=False, results=str(tmp_path), **options)
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no training has a result yet"):
+        run(data_root=None, progress=lambda what, fraction: None, train=False, results=str(tmp_path))

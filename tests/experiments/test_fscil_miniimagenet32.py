@@ -105,12 +105,6 @@ def test_what_is_missing_is_named(tiny: dict[str, Any]) -> None:
     assert outcome.findings == (f"Without a result yet: {', '.join(CHOSEN)}.",)
 
 
-@pytest.mark.parametrize(("name", "value"), [("budget", "huge"), ("methods", ("iCarl",))])
-def test_unknown_names(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"there is no {name.removesuffix('s')} '(huge|iCarl)'"):
-        run(data_root=None, progress=quietly, **{name: value})
-
-
 def test_a_rehearsal_asks_about_nothing_that_was_shown() -> None:
     base = tiny_base("tiny-base")
     learnt, sessions = rehearsal(base, 0.2, 1, 2)

@@ -12,13 +12,10 @@ from experiments import smc_streams
 from experiments.batch_learners import AdaptiveForest, BatchLearner, river_is_installed
 from experiments.smc_streams import (
     OURS,
-    SmcStreamsConfig,
-    campaign_cells,
     curve_frame,
     load_stream,
     prequential_step,
     run,
-    run_cell,
     summary_frame,
     verdicts_of,
 )
@@ -61,26 +58,9 @@ def test_a_batch_is_asked_first_but_for_the_first() -> None:
     assert prequential_step(learner, x, y, first=False)["nll"] is None
 
 
-def test_a_campaign_goes_on_where_it_was_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_campaign_makes_its_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(smc_streams, "load_stream", tiny_stream)
     options: dict[str, Any] = {"rows": 30, "batch": 10, "window": 20, "particles": 2, "streams": ("sea",)}
-    settings = SmcStreamsConfig(**options)
-    ours = campaign_cells(settings)[-1]
-    assert ours.method == OURS
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    whole = run_cell(None, settings, ours, tmp_path / "whole", quietly)["batches"]
-
-    def killed(what: str, fraction: float) -> None:
-        if fraction > 0.6:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_cell(None, settings, ours, tmp_path / "killed", killed)
-    told: list[float] = []
-    rest = run_cell(None, settings, ours, tmp_path / "killed", lambda what, fraction: told.append(fraction))["batches"]
-    assert told == [pytest.approx(2 / 3)]
-    assert [batch.get("nll") for batch in rest] == [batch.get("nll") for batch in whole]
     folders = {"results": str(tmp_path / "cells"), "checkpoints": str(tmp_path / "locks")}
     methods = (OURS, "naive Bayes", "passive-aggressive", "random forest")
     outcome = run(data_root=None, progress=quietly, methods=methods, **options, **folders)

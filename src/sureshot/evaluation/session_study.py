@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +106,6 @@ class SessionStudy:
         """The description, with how many seeds there are beside the one that it names."""
         more = len(set().union(*self.evaluations.values())) - 1
         return f"{self.description} (and {more} more)" if more > 0 else self.description
-
-    def of_seed(self, seed: int) -> SessionStudy:
-        """The evaluations of one seed."""
-        found = {method: {seed: by_seed[seed]} for method, by_seed in self.evaluations.items() if seed in by_seed}
-        return replace(self, evaluations=found)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""

@@ -97,11 +97,6 @@ class StreamEvaluation:
         """Of all rows; None if none has scores."""
         return pooled(self.batches)
 
-    @property
-    def cumulative(self) -> tuple[StreamScores | None, ...]:
-        """Of all rows so far, after each batch."""
-        return tuple(pooled(self.batches[: k + 1]) for k in range(len(self.batches)))
-
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
         scores = self.scores

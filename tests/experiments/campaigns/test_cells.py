@@ -21,7 +21,6 @@ from experiments.experiment import Progress
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.training import load_checkpoint
 from sureshot.networks import DivergedError
-from sureshot.persistence import load_artifact, save_artifact
 
 
 class Asked:
@@ -175,22 +174,6 @@ def test_a_preset_that_stood_for_something_else_starts_from_the_beginning(
     assert any("episode 1:" in what for what in told)
     assert without_times(anew) == without_times(whole)
     assert json.loads(noted.read_text())["temperature"] == 0.2
-
-
-def test_a_checkpoint_that_counts_other_things_starts_from_the_beginning(
-    make_cell: Any, load: Asked, tmp_path: Path
-) -> None:
-    cell = make_cell()
-    [whole] = run([cell], tmp_path, load)
-    forget(tmp_path / "results", cell.key)
-    last = tmp_path / "checkpoints" / cell.key / "last.safetensors"
-    artifact = load_artifact(last)
-    del artifact.header["progress"]["large_gradients"]
-    save_artifact(last, artifact.kind, artifact.header, artifact.arrays)
-    told: list[str] = []
-    [again] = run([cell], tmp_path, load, progress=lambda what, fraction: told.append(what))
-    assert any("episode 2:" in what for what in told)
-    assert without_times(again) == without_times(whole)
 
 
 @pytest.mark.parametrize("content", ['{"key": "second", "sett', "[]", ""])

@@ -169,8 +169,8 @@ def test_no_result_is_no_page(results: Path) -> None:
     ("options", "message"),
     [
         ({"budget": "ful"}, "did you mean 'full'"),
-        ({"learners": ("dtk",)}, "unknown learner 'dtk'"),
-        ({"kernels": ("rbv",)}, "unknown kernel 'rbv'"),
+        ({"learners": ("dtk",)}, "no learner 'dtk'"),
+        ({"kernels": ("rbv",)}, "no kernel 'rbv'"),
         ({"shots": (2,)}, "shots must be one of 1, 5"),
         ({"precisions": ()}, "precisions must not be empty"),
         ({"precisions": ("float32", "float32")}, "precisions must differ"),
