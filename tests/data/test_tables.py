@@ -282,7 +282,7 @@ def test_what_a_parquet_file_says_beside_its_columns_is_told(tmp_path: Path, cap
     frame.to_parquet(tmp_path / "t.parquet")
     with caplog.at_level(logging.INFO):
         load_table(tmp_path / "u.parquet", "kind")
-        assert "nothing is made of it: size (unit: mm), source: station 7" in caplog.text
+        assert "which are not used: size (unit: mm), source: station 7" in caplog.text
         load_table(tmp_path / "t.parquet", "y")
     assert "the index (patient) names rows and is not learnt from" in caplog.text
 

@@ -32,7 +32,7 @@ class Approximation(ABC):
 
     @abstractmethod
     def queries(self, x: Tensor) -> Queries:
-        """What the prior says of other rows (..., C or 1, Q, D)."""
+        """Prior moments of other rows (..., C or 1, Q, D)."""
 
     def with_kernel(self, kernel: Expression) -> Self:
         """The same of another kernel."""
@@ -61,7 +61,7 @@ class Finite(Approximation):
         return weights if self.projection is None else weights @ self.projection.mT
 
     def queries(self, x: Tensor) -> Queries:
-        """See `Approximation.queries`: features, and the kernel's own variances."""
+        """Features, and the kernel's own variances."""
         values, variance = self.values(x)
         return Queries(values if self.projection is None else values @ self.projection, variance)
 

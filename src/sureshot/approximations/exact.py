@@ -33,7 +33,7 @@ class Exact(Approximation):
     rows: Tensor  # (..., C or 1, N, D), which queries are compared with
 
     def prior(self, x: Tensor, mean: Tensor) -> GramPrior:
-        """See `Approximation.prior`; queries are compared with these rows."""
+        """Queries are compared with these rows."""
         return GramPrior(self.kernel(x), mean, Exact(self.kernel, x).queries)
 
     def queries(self, x: Tensor) -> Queries:

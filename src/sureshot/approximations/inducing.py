@@ -53,7 +53,7 @@ class Inducing(Finite):
         return coefficients @ self.roots.features
 
     def queries(self, x: Tensor) -> Queries:
-        """See `Finite.queries`; of the inducing inputs themselves by their own root."""
+        """Of the inducing inputs themselves by their own root."""
         if torch.equal(x, self.inputs):
             return Queries(self.roots.features, self.kernel.diagonal(x))
         return super().queries(x)

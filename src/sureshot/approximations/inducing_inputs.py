@@ -18,7 +18,7 @@ def kmeans_inducing(
 
     A class with no more than ``n_per_class`` distinct rows contributes these rows themselves. So do, in any class, the
     few rows that lie a million times farther from its median than half of its rows do: among them k-means, which knows
-    distances to eight digits, could not tell the others apart.
+    distances to eight digits, could not separate the others.
     """
     if n_per_class < 1:
         raise ValueError(f"n_per_class must be at least 1, but it is {n_per_class}")

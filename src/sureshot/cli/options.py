@@ -148,7 +148,7 @@ class Classifier:
     ensemble: Annotated[
         bool,
         Option(
-            help="Average several settings by what they say of left-out rows, or choose one; a named --kernel has one.",
+            help="Average several settings by leave-one-out predictions, or choose one; a named --kernel has one.",
         ),
     ] = True
     checkpoint: Annotated[

@@ -73,7 +73,7 @@ def _check(asked: options.Answers) -> None:
 
 
 def _check_separable(labels: list[Any]) -> None:
-    """Refuse sets of labels in one cell that could not be told apart there."""
+    """Refuse labels that would be ambiguous in a cell that holds several."""
     for label in labels:
         if SEPARATOR in str(label):
             raise ValueError(f"--set parts labels by {SEPARATOR}, which {label!r} has in it: use --json")

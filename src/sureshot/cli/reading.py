@@ -161,7 +161,7 @@ def remark(path: Path, table: DataTable) -> None:
 def remark_on_spelling(path: Path, labels: Iterable[Any], known: Iterable[Any] = ()) -> None:
     """A note on new labels that may be one class, with each other or a known one: they differ in case or as 1 and 1.0.
 
-    Nothing is said of those that are known already.
+    Those that are known already are not mentioned.
     """
     old = dict.fromkeys(map(str, known))
     alike: dict[str | float, list[str]] = {}

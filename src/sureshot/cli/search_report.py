@@ -92,7 +92,7 @@ def _tables(model: KernelSearchClassifier, summary: dict[str, Any]) -> list[Tabl
             ("kernel", "mass"),
             tuple((structure, mass) for mass, structure in posterior[:_MOST_STRUCTURES]),
             note="Structures that can be the same kernels are one. Masses are those of the particles, so none is below "
-            "what a particle weighs; a search with more particles tells them apart better.",
+            "what a particle weighs; a search with more particles is more certain of them.",
             heading="Kernels after the last batch"
             if len(posterior) <= _MOST_STRUCTURES
             else f"The {_MOST_STRUCTURES} heaviest of {len(posterior)} kernels after the last batch",

@@ -61,7 +61,7 @@ def _verdict(study: SessionStudy) -> str:
         error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
         tail += f", {100 * gap.mean():.1f} ± {100 * error:.1f} points behind on the same seeds"
         if gap.mean() < _CLOSE * error:
-            tail += ", too little to tell them apart"
+            tail += ", too little to prefer either"
     return words + tail + "."
 
 

@@ -135,7 +135,7 @@ def update(
 
 
 def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
-    """See `names_together`; of ids or classes, which may be numbers, each once."""
+    """Of ids or classes, which may be numbers, each once."""
     from sureshot.cli.reading import names_together
 
     return list(dict.fromkeys(names_together(given or (), () if known is None else map(str, known.tolist()))))

@@ -46,7 +46,7 @@ def read_parquet(path: Path, index: Sequence[str] | None) -> pd.DataFrame:
 
 
 def _mention_notes(path: Path, attributes: dict[Any, Any]) -> None:
-    """What a file says of columns or of itself, such as units, which is shown and not used."""
+    """Metadata of a file and its columns, such as units, which are shown and not used."""
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(path)
@@ -56,7 +56,7 @@ def _mention_notes(path: Path, attributes: dict[Any, Any]) -> None:
     found += [_as_text(further)] if further else []
     found += [f"{key}: {value}" for key, value in attributes.items() if key != ATTRIBUTE]
     if found:
-        _log.info("%s: the file says of columns, and nothing is made of it: %s", path, listed(found))
+        _log.info("%s: metadata of columns, which are not used: %s", path, listed(found))
 
 
 def _as_text(notes: dict[bytes, bytes]) -> str:

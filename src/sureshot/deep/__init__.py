@@ -1,4 +1,4 @@
-"""Networks that tell many classes apart, trained on all of them at once.
+"""Networks that classify many classes, trained on all of them at once.
 
 A `DeepClassifier` is a backbone and what makes probabilities of its embeddings: a linear layer and softmax
 (`SoftmaxNetwork`, which also is how the others begin), a tree of classes with a binary Gaussian process at every node

@@ -126,12 +126,12 @@ class TreeNetwork(DeepClassifier):
         )
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """See `DeepClassifier.own_parameters`: the kernel's, and inducing points that are learnt."""
+        """The kernel's, and inducing points that are learnt."""
         points = [self.inducing] if isinstance(self.inducing, nn.Parameter) else []
         return [self.log_lengthscale, self.log_output_scale, *points]
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.embedded_losses`: of every row the same, as nodes have a loss, not rows."""
+        """Of every row the same, as nodes have a loss, not rows."""
         return self.embedded_loss(embeddings, y).expand(len(y))
 
     def embedded_loss(

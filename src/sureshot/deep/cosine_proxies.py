@@ -72,7 +72,7 @@ class ProxyNetwork(GrowingClassifier):
         return cls(backbone, proxies, **{name: config[name] for name in ("margin", "scale", "seed")})
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """See `DeepClassifier.own_parameters`: the scale."""
+        """The scale."""
         return [self.log_scale]
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
@@ -94,7 +94,7 @@ class ProxyNetwork(GrowingClassifier):
         return (cosines.softmax(-1) * cosines).sum(-1)
 
     def grown(self, embeddings: Tensor, y: Tensor, n_classes: int) -> ProxyNetwork:
-        """See `GrowingClassifier.grown`: the new classes' proxies are where their rows are."""
+        """The new classes' proxies are where their rows are."""
         options = self.config
         fresh = range(self.n_classes, n_classes)
         added = _imprinted(embeddings, y, fresh, options["per_class"], options["seed"]).to(self.proxies.device)

@@ -84,11 +84,11 @@ class GridNetwork(DeepClassifier):
         return cls(backbone_from_config(config["backbone"]), config["n_classes"], **options)
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """See `DeepClassifier.own_parameters`: all but the backbone's."""
+        """All but the backbone's."""
         return [self.mixing, *self.processes.parameters()]
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.embedded_losses`: minus the evidence bound, for each row, its expectation by draws."""
+        """Minus the evidence bound, for each row, its expectation by draws."""
         mean, variance = self._latents(embeddings)
         shape = (self.n_samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
@@ -97,7 +97,7 @@ class GridNetwork(DeepClassifier):
         return self.processes.variational_strategy.kl_divergence().sum() / n_rows - own
 
     def predictor(self) -> Predictor:
-        """See `DeepClassifier.predictor`: by the fixed point set of `sureshot.likelihoods.Softmax`, no draws."""
+        """By the fixed point set of `sureshot.likelihoods.Softmax`, no draws."""
 
         def predict(embeddings: Tensor) -> Tensor:
             mean, variance = self._latents(embeddings)

@@ -1,7 +1,7 @@
 """Deep classifiers that take further classes: what the network of a method for sessions is.
 
-A classifier that grows keeps what it says of the classes it has, up to what the new ones take; training it further is
-whoever's business it is (`sureshot.incremental.trained`).
+A classifier that grows keeps its probabilities of the classes it has, up to what the new ones take; training it further
+is whoever's business it is (`sureshot.incremental.trained`).
 """
 
 from __future__ import annotations

@@ -107,17 +107,16 @@ class RobustMaxNetwork(DeepClassifier):
         return cls(backbone, config["n_classes"], inducing, **{name: config[name] for name in names})
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """See `DeepClassifier.own_parameters`: all but the backbone's."""
+        """All but the backbone's."""
         return list(self.processes.parameters())
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.embedded_losses`: minus the evidence bound, for each row."""
+        """Minus the evidence bound, for each row."""
         mean, variance = self._latents(embeddings)
         divergence = self.processes.variational_strategy.kl_divergence().sum()
         return divergence / n_rows - expected_log_robust_max(mean, variance, y, self.epsilon)
 
     def predictor(self) -> Predictor:
-        """See `DeepClassifier.predictor`."""
 
         def predict(embeddings: Tensor) -> Tensor:
             return robust_max_probabilities(*self._latents(embeddings), self.epsilon).mT.log()

@@ -38,7 +38,7 @@ class SoftmaxNetwork(GrowingClassifier):
     def of_embeddings(
         cls, backbone: Backbone, embeddings: Tensor, y: Tensor, n_classes: int, *, seed: int = 0
     ) -> SoftmaxNetwork:
-        """See `GrowingClassifier.of_embeddings`: the weights are drawn, whatever the rows are."""
+        """The weights are drawn, whatever the rows are."""
         return cls(backbone, n_classes, seed=seed)
 
     @classmethod
@@ -52,7 +52,7 @@ class SoftmaxNetwork(GrowingClassifier):
         return lambda embeddings: torch.log_softmax(self.linear(embeddings), dim=-1)
 
     def grown(self, embeddings: Tensor, y: Tensor, n_classes: int) -> SoftmaxNetwork:
-        """See `GrowingClassifier.grown`: the new classes' weights are drawn, whatever their rows are."""
+        """The new classes' weights are drawn, whatever their rows are."""
         made = SoftmaxNetwork(copy.deepcopy(self.backbone), n_classes, seed=self.config["seed"])
         made.linear.to(self.linear.weight.device)
         with torch.no_grad():

@@ -75,7 +75,7 @@ class TripletNetwork(GrowingClassifier):
         return cls(backbone, means, margin=config["margin"], scale=config["scale"])
 
     def embedded_losses(self, embeddings: Tensor, y: Tensor, generator: torch.Generator, n_rows: int) -> Tensor:
-        """See `DeepClassifier.embedded_losses`; moves the running means."""
+        """Moves the running means."""
         unit = functional.normalize(embeddings, dim=-1)
         self._follow(unit.detach(), y)
         return triplet_losses(unit, y, self.margin)
@@ -91,7 +91,7 @@ class TripletNetwork(GrowingClassifier):
         return functional.normalize(embeddings, dim=-1) @ functional.normalize(self.means, dim=-1).mT
 
     def grown(self, embeddings: Tensor, y: Tensor, n_classes: int) -> TripletNetwork:
-        """See `GrowingClassifier.grown`: with the new classes' means."""
+        """With the new classes' means."""
         added = class_means(embeddings, y, range(self.n_classes, n_classes)).to(self.means)
         made = TripletNetwork(
             copy.deepcopy(self.backbone), torch.cat([self.means, added]), margin=self.margin, scale=self.scale

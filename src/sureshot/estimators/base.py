@@ -1,8 +1,8 @@
 """How every incremental classifier of sureshot learns, forgets, is calibrated and saved, once.
 
 A concrete estimator says how to learn from rows and how to update what it has learnt; it is thin. Everything else,
-checks, labels that come and go, weights, model files, is here, in terms of the frozen `Fitted` that it holds; what it
-says of rows is in `sureshot.estimators.classes.answers`. A call that fails, at whatever point and for whatever reason,
+checks, labels that come and go, weights, model files, is here, in terms of the frozen `Fitted` that it holds;
+predictions are in `sureshot.estimators.classes.answers`. A call that fails, at whatever point and for whatever reason,
 changes nothing: the next `Fitted` is complete before it takes the place of the last one.
 """
 
@@ -82,7 +82,7 @@ class IncrementalClassifier(Answers):
         return self._commit(self._first_rows(X, y, sample_weight, row_id), None)
 
     def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any, unseen: Any = None) -> TrainingSet:
-        """What `fit` learns from; of features, `unseen` says of each row if their network was not trained on it."""
+        """What `fit` learns from; of features, `unseen` marks rows that their network was not trained on."""
         with self._listening():
             data = read_labelled(self._reader(), type(self).__name__, None, X, y, sample_weight)
         names = self._checked_ids(row_id, len(data.checked), None)
@@ -91,7 +91,7 @@ class IncrementalClassifier(Answers):
         if len(classes) < 2:
             only = "sample_weight is 0 in all rows but those of" if data.weightless else "y has only"
             raise ValueError(
-                f"{type(self).__name__} needs at least two classes to tell apart; {only} one class, "
+                f"{type(self).__name__} needs at least two classes; {only} one class, "
                 f"{classes.tolist()[0]!r}. partial_fit takes one class, and others later."
             )
         if mask is None or mask.all():  # nothing sets any apart

@@ -1,8 +1,8 @@
 """How little a row is like any that has been learnt: one score for every estimator.
 
-What a model says of a row does not suffice. Under a linear kernel latents are the surer the farther off a row is, under
+The model's own score does not suffice. Under a linear kernel latents are the surer the farther off a row is, under
 one of angles distance does not count, and a single class leaves nothing to be sure about. Distance alone does not
-suffice either: it does not know which columns tell classes apart. So two numbers are added, each in deviations of what
+suffice either: it does not know which columns separate classes. So two numbers are added, each in deviations of what
 labelled rows have:
 
 * how far a row is from the labelled rows (`Distance`), minus the logarithm of a kernel density estimate, which grows
@@ -102,12 +102,12 @@ class OutlierScore:
     """See the module's docstring."""
 
     distances: tuple[Distance, ...]
-    usual: Spread  # of what the model says of labelled rows
+    usual: Spread  # of the model's scores of labelled rows
     least: float
 
     @classmethod
     def of(cls, x: np.ndarray, scalings: tuple[Scaling, ...], of_model: np.ndarray, directions: bool) -> OutlierScore:
-        """From distinct rows (N, D), maps under which distances count, and what the model says of some of the rows."""
+        """From distinct rows (N, D), maps under which distances count, and the model's scores of some of the rows."""
         distances = tuple(Distance.of(x, scaling, directions) for scaling in scalings)
         return cls(distances, Spread.of(of_model, 1.0), float(of_model.min()))
 
@@ -171,7 +171,7 @@ def _soft_minimum(squared: Tensor, width: float) -> Tensor:
 
 
 def _not_wild(numbers: np.ndarray) -> np.ndarray:
-    """Those that are no `_WILD` times what three in four are: of rows with a wild cell, which say nothing of others."""
+    """Those that are no `_WILD` times what three in four are: rows with an extreme cell do not describe others."""
     limit = _WILD * float(np.quantile(numbers, 0.75))
     return numbers[numbers <= limit] if limit > 0 else numbers
 

@@ -1,6 +1,6 @@
 """Gaussian latents under Gaussian sites: priors, posteriors, evidence; nothing here knows a likelihood.
 
-``prior.condition(sites)`` is a posterior and ``posterior.query(*prior.queries(x))`` what it says of queries, for one
+``prior.condition(sites)`` is a posterior and ``posterior.query(*prior.queries(x))`` are its moments at queries, for one
 table, a batch of tasks, and, by `size_buckets`, hundreds of problems of different sizes.
 """
 

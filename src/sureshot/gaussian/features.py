@@ -36,7 +36,7 @@ class FeaturePosterior(SitePosterior, ProblemPosterior):
     kept: Tensor | None  # (..., C or 1, N), of each row's 1 - w Sigma the part that a residual leaves; None without
 
     def trace(self) -> Tensor:
-        """See `SitePosterior.trace`; ``N - R + tr(A^-1)`` without a residual."""
+        """``N - R + tr(A^-1)`` without a residual."""
         if self.kept is not None:
             return self.kept.sum(-1)
         return self.mean.shape[-1] - self.factor.shape[-1] + trace_of_inverse(self.factor)
@@ -45,7 +45,7 @@ class FeaturePosterior(SitePosterior, ProblemPosterior):
         return replace(self, **of_problems(self, chosen))
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; variance outside the features' span is kept at its prior value."""
+        """Variance outside the features' span is kept at its prior value."""
         return weight_query(self.prior_mean, self.weights, self.factor, cross, prior_variance)
 
     def query_mean(self, cross: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class FeaturePrior(Prior):
 
     @property
     def width(self) -> int:
-        """See `Prior.width`: R."""
+        """R."""
         return int(self.features.shape[-1])
 
     def some(self, chosen: Tensor, n: int) -> FeaturePrior:
@@ -76,7 +76,7 @@ class FeaturePrior(Prior):
         return FeaturePrior(self.features[chosen][..., :n, :], self.mean[chosen], residual, self.covariance)
 
     def condition(self, sites: Sites) -> FeaturePosterior:
-        """See `Prior.condition`: ``A = I + Phi' W Phi``, one R x R factor for each class."""
+        """``A = I + Phi' W Phi``, one R x R factor for each class."""
         phi, (w, b) = self.features, sites
         spread = self._spread(w)
         inner_w, inner_b = w / spread, b / spread
@@ -107,7 +107,7 @@ class FeaturePrior(Prior):
         )
 
     def log_density(self, residual: Tensor, precision: Tensor) -> Tensor:
-        """See `Prior.log_density`; by the matrix inversion lemma."""
+        """By the matrix inversion lemma."""
         phi = self.features
         spread = self._spread(precision)
         w = precision / spread
@@ -119,7 +119,7 @@ class FeaturePrior(Prior):
         return -0.5 * (fit + log_det)
 
     def sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        """See `Prior.sample`; exact for any rank, never needs jitter."""
+        """Exact for any rank, never needs jitter."""
         phi = self.features
         noise = torch.randn(*shape, phi.shape[-1], generator=generator, dtype=phi.dtype, device=phi.device)
         drawn = self.mean + times_vector(phi, noise)
@@ -128,11 +128,11 @@ class FeaturePrior(Prior):
         return drawn + self.residual.sqrt() * _normal_like(drawn, generator)
 
     def sampler(self) -> FeaturePrior:
-        """See `Prior.sampler`: itself."""
+        """Itself."""
         return self
 
     def draw(self, sites: Sites, generator: torch.Generator | None, sampler: Prior) -> Tensor:
-        """See `Prior.draw`: ``f = a + Phi v`` with ``v ~ N(A^-1 Phi' (b - w a), A^-1)``, and the residual given it."""
+        """``f = a + Phi v`` with ``v ~ N(A^-1 Phi' (b - w a), A^-1)``, and the residual given it."""
         phi, (w, b) = self.features, sites
         spread = self._spread(w)
         inner_w, inner_b = w / spread, b / spread

@@ -72,14 +72,14 @@ class GramPrior(Prior):
 
     @property
     def width(self) -> int:
-        """See `Prior.width`: N."""
+        """N."""
         return int(self.gram.shape[-1])
 
     def some(self, chosen: Tensor, n: int) -> GramPrior:
         return GramPrior(self.gram[chosen][..., :n, :n], self.mean[chosen], self.covariance)
 
     def condition(self, sites: Sites) -> GramPosterior:
-        """See `Prior.condition`; for each class one Cholesky factor of B and one triangular solve.
+        """For each class one Cholesky factor of B and one triangular solve.
 
         The solve gives ``E = L_B^-1 W^1/2 K``, of which ``E'E`` is what the data explain of the prior covariance.
         Classes that share kernel matrix and precisions share the factor.
@@ -115,7 +115,7 @@ class GramPrior(Prior):
         return -0.5 * (whitened.square().sum(-1) + log_det)
 
     def sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        """See `Prior.sample`; only members whose factorisation fails get jitter, with a warning."""
+        """Only members whose factorisation fails get jitter, with a warning."""
         noise = torch.randn(
             *shape, self.gram.shape[-1], generator=generator, dtype=self.gram.dtype, device=self.gram.device
         )
@@ -123,11 +123,11 @@ class GramPrior(Prior):
         return self.mean + times_vector(factor, noise)
 
     def sampler(self) -> FeaturePrior:
-        """See `Prior.sampler`; a factor from the eigenvalues: singular kernel matrices need no jitter."""
+        """A factor from the eigenvalues: singular kernel matrices need no jitter."""
         return FeaturePrior(symmetric_root(self.gram).to(self.gram.dtype), self.mean)
 
     def draw(self, sites: Sites, generator: torch.Generator | None, sampler: Prior) -> Tensor:
-        """See `Prior.draw`; by Matheron's rule from one draw of the prior."""
+        """By Matheron's rule from one draw of the prior."""
         return matheron_sample(self, sites, sampler.sample(sites.precision.shape[:-1], generator), generator)
 
 

@@ -119,7 +119,7 @@ class WithPriorClasses(Posterior):
     prior_mean: Tensor  # (C,)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; the kernel's diagonal must be shared by the classes, (..., 1, Q)."""
+        """The kernel's diagonal must be shared by the classes, (..., 1, Q)."""
         mean, spread = self.inner.query(cross, prior_variance)
         shape = (*mean.shape[:-2], len(self.prior_mean), mean.shape[-1])
         whole = prior_variance.expand(shape)

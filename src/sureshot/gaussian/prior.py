@@ -38,7 +38,7 @@ class Queries(NamedTuple):
 
 
 Covariance = Callable[[Tensor], Queries]
-"""What a prior says of query inputs (..., Q, D)."""
+"""Prior moments of query inputs (..., Q, D)."""
 
 
 class Prior(ABC):
@@ -59,7 +59,7 @@ class Prior(ABC):
         """Columns of the matrix that represents the prior: N or R. What conditioning holds grows with it."""
 
     def queries(self, x: Tensor) -> Queries:
-        """What the prior says of query inputs."""
+        """Prior moments of query inputs."""
         if self.covariance is None:
             raise ValueError("this prior does not know its kernel: make it with covariance= to ask about queries")
         return self.covariance(x)

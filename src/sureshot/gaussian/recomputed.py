@@ -53,7 +53,7 @@ class WeightPosterior(Posterior):
         return self.query_mean(self.features)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; features (Q, R) or (1, Q, R), means and variances (S, C, Q)."""
+        """Features (Q, R) or (1, Q, R), means and variances (S, C, Q)."""
         return LatentMoments(self.query_mean(cross), self.query_variance(cross, prior_variance))
 
     def query_mean(self, cross: Tensor) -> Tensor:

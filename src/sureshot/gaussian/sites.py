@@ -1,4 +1,4 @@
-"""Gaussian sites: what a datum says of its latents.
+"""Gaussian sites: the likelihood of a datum as a Gaussian in its latents.
 
 A conjugate likelihood turns each datum, given its auxiliary variables, into a Gaussian factor
 ``exp(b f - w f^2 / 2)`` per latent function. It is the one word that likelihoods and inference share.

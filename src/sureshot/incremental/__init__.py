@@ -1,4 +1,4 @@
-"""Classes that arrive over time: what is kept of them, and what it says of rows.
+"""Classes that arrive over time: what is kept of them, and how it predicts.
 
 Pure tensors; `sureshot.TreeGPClassifier` is the estimator. A `Strategy` makes a `SessionModel` of each session:
 `GaussianClasses`, which is recommended, and `TreeSessions`, the published trees.

@@ -1,6 +1,6 @@
 """The first session's classes, which a network has learnt, and later ones: a decision between the two kinds.
 
-A network tells the classes that it has learnt apart better than later ones, and a row of any class looks like one of
+A network separates the classes that it was trained on better than later ones, and a row of any class looks like one of
 the former. So what speaks for them counts for less than what speaks for a later class, and each kind has a temperature
 of its own. No class of the first session can say so; rows of both kinds that are left out of their classes can.
 
@@ -38,7 +38,7 @@ LEAST_SLOPE = 0.05
 
 @dataclass(frozen=True)
 class FirstOrLater:
-    """What log densities of the classes (..., C), over that of a class without rows, say of which class a row is."""
+    """Log probabilities of the classes, from log densities (..., C) relative to that of a class without rows."""
 
     later: Tensor  # (C,) bool
     intercept: float

@@ -5,8 +5,8 @@ by `simulated_sessions`) stays; a later session adds rows to sums. So it costs O
 makes no difference, and no other class's density moves. Measured on sentence embeddings it is well ahead of the trees
 of Gaussian processes (`tree_sessions`); the most probable of very many classes are found by groups (`class_beam`).
 
-Where rows are features of a network that has learnt classes of the first session, some rows are kept as they came, for
-what they say of later classes beside those (`first_or_later`).
+Where rows are features of a network that has learnt classes of the first session, some rows are kept whole, to
+compare later classes with those (`first_or_later`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sureshot.tree.build import build_tree
 from sureshot.tree.class_tree import ClassTree
 
 ROWS_KEPT = 10
-"""Rows of a class that are kept as they came where a network has learnt others of the first session."""
+"""Rows of a class that are kept whole where a network was trained on others of the first session."""
 
 _TREE_STARTS = 4
 
@@ -63,18 +63,18 @@ class GaussianClassesModel(SessionModel):
 
     @property
     def shared(self) -> Mapping[str, Tensor]:
-        """See `SessionModel.shared`: the covariances, and a one if rows are features of a network."""
+        """The covariances, and a one if rows are features of a network."""
         found = {part.name: getattr(self.covariances, part.name) for part in fields(self.covariances)}
         return found | ({"of_network": torch.ones_like(self.covariances.temperature)} if self.of_network else {})
 
     @cached_property
     def tree(self) -> ClassTree:
-        """See `SessionModel.tree`: of the classes' means in the learned coordinates, built when first asked for."""
+        """Of the classes' means in the learned coordinates, built when first asked for."""
         return build_tree(self.densities.mean / self.covariances.within.sqrt(), n_starts=_TREE_STARTS)
 
     @property
     def log_evidence(self) -> float:
-        """See `SessionModel.log_evidence`: NaN, sums do not say how likely the rows were."""
+        """NaN, sums do not say how likely the rows were."""
         return math.nan
 
     @property
@@ -93,7 +93,7 @@ class GaussianClassesModel(SessionModel):
         return self.covariances.first_over_prior(self.densities, x).unsqueeze(-1)
 
     def log_probabilities(self, x: Tensor) -> Tensor:
-        """See `SessionModel.log_probabilities`: classes are equally probable beforehand, but for what `kinds` says."""
+        """Classes are equally probable beforehand, but for what `kinds` says."""
         if self.kinds is None:
             return torch.log_softmax(self.densities_at(x), -1)
         return self.kinds.log_probabilities(self.over_prior(x))
@@ -120,12 +120,12 @@ class GaussianClassesModel(SessionModel):
         return self.kinds.log_probabilities(mean + level), self.kinds.sharpness.square() * variance
 
     def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `SessionModel.latents`: those of the classes."""
+        """Those of the classes."""
         mean, variance = self.class_latents(x)
         return mean.mT, variance.mT
 
     def class_logits(self, latents: Tensor) -> Tensor:
-        """See `SessionModel.class_logits`: the latents themselves."""
+        """The latents themselves."""
         return latents
 
     def outlier_scores(self, x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class GaussianClassesModel(SessionModel):
         return -(best + self.covariances.first_over_prior(self.densities, x))
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
-        """See `SessionModel.leading`: probabilities are normalised over the classes that the beam has reached."""
+        """Probabilities are normalised over the classes that the beam has reached."""
         if beam is None:
             return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
         z = self.covariances.coordinates(x)
@@ -160,9 +160,9 @@ class GaussianClasses(Strategy):
     """See the module's docstring."""
 
     def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
-        """See `Strategy.groups`: a class is one group.
+        """A class is one group.
 
-        Of a class that a network's features tell from others `ROWS_KEPT` rows stay as they came, of those that the
+        Of a class that a network's features tell from others `ROWS_KEPT` rows are kept whole, of those that the
         network has not learnt; which, their values say, so that it is the same in any order and division.
         """
         of_network = before.of_network if isinstance(before, GaussianClassesModel) else rows.unseen is not None
@@ -196,7 +196,7 @@ class GaussianClasses(Strategy):
 
 
 def _kinds(model: GaussianClassesModel, kept: ClassRows) -> FirstOrLater | None:
-    """From the rows that are kept as they came, each left out of its class."""
+    """From the rows that are kept whole, each left out of its class."""
     single = (kept.weight == 1) & (model.classes.counts[kept.y] > 1)
     x, y = kept.x[single], kept.y[single]
     parts = blocks(len(y), kept.n_classes, AT_ONCE)

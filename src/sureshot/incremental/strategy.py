@@ -117,7 +117,7 @@ class FirstSession(NamedTuple):
 
 
 class Strategy(ABC):
-    """How classes that arrive are remembered and told apart."""
+    """How classes that arrive are remembered and predicted."""
 
     @property
     def keeps_first_answers(self) -> bool:

@@ -118,12 +118,12 @@ class TreeModel(SessionModel):
 
     @property
     def shared(self) -> Mapping[str, Tensor]:
-        """See `SessionModel.shared`: the temperature."""
+        """The temperature."""
         return {"temperature": torch.tensor(self.posterior.temperature, dtype=torch.float64)}
 
     @property
     def log_evidence(self) -> float:
-        """See `SessionModel.log_evidence`: a lower bound, NaN where a sampler has been at work."""
+        """A lower bound, NaN where a sampler has been at work."""
         return math.fsum(solved.log_evidence for solved in (*self.blocks, *self.roots))
 
     @property
@@ -134,7 +134,7 @@ class TreeModel(SessionModel):
         return self.posterior.log_probabilities(directions_of(x)).mT
 
     def class_latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `SessionModel.class_latents`: log probabilities along the paths, their variances by linearisation."""
+        """Log probabilities along the paths, their variances by linearisation."""
         mean, variance = self.latents(x)
         sides = side_log_probabilities(mean, variance, "plug_in")
         tree, temperature = self.tree, self.posterior.temperature
@@ -144,7 +144,7 @@ class TreeModel(SessionModel):
         return first.mT / temperature, second.mT / temperature**2
 
     def latents(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See `SessionModel.latents`: those of the nodes, of chains their mixture's."""
+        """Those of the nodes, of chains their mixture's."""
         return self.posterior.latents(directions_of(x))
 
     def class_logits(self, latents: Tensor) -> Tensor:
@@ -152,14 +152,14 @@ class TreeModel(SessionModel):
         return class_log_probabilities(self.tree, sides) / self.posterior.temperature
 
     def outlier_scores(self, x: Tensor) -> Tensor:
-        """See `SessionModel.outlier_scores`: squared distance to the nearest class mean in the feature space."""
+        """Squared distance to the nearest class mean in the feature space."""
         queries = self.distances.queries(directions_of(x))
         likeness = queries.cross.new_zeros(len(self.spread), queries.cross.shape[1])
         likeness.index_add_(0, self.members, self.share.unsqueeze(-1) * queries.cross)
         return queries.variance + (self.spread.unsqueeze(-1) - 2 * likeness).amin(0)
 
     def leading(self, x: Tensor, k: int, beam: int | None, temperature: float = 1.0) -> Leading:
-        """See `SessionModel.leading`; the beam's branches are those of every level of the tree."""
+        """The beam's branches are those of every level of the tree."""
         if beam is None:
             return most_probable(torch.log_softmax(self.log_probabilities(x) / temperature, -1), k)
         return Leading(*leading_classes(self.posterior, directions_of(x), k, beam, temperature))
@@ -182,11 +182,11 @@ class TreeSessions(Strategy):
 
     @property
     def keeps_first_answers(self) -> bool:
-        """See `Strategy.keeps_first_answers`: unless the tree is built anew."""
+        """Unless the tree is built anew."""
         return self.name != "rebuild"
 
     def groups(self, rows: ClassRows, before: SessionModel | None) -> Tensor:
-        """See `Strategy.groups`: clusters of k-means."""
+        """Clusters of k-means."""
         return representative_groups(directions_of(rows.x), rows.y, rows.weight, self.n_representatives)
 
     def first_session(self, rows: ClassRows, kept: ClassRows, seed: int) -> FirstSession:

@@ -26,7 +26,7 @@ from sureshot.incremental.temperature import left_out_temperature
 LEAST_SHRINKAGE = 0.5
 """Share of the isotropic part in the covariance within classes.
 
-On held-out base classes of sentence embeddings accuracy is the same from 0.1 to 0.7, and outliers are told apart better
+On held-out base classes of sentence embeddings accuracy is the same from 0.1 to 0.7, and outliers are detected better
 the larger it is.
 """
 

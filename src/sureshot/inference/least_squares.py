@@ -92,7 +92,7 @@ def leave_one_out_path(
 
 @dataclass(frozen=True)
 class FactoredLeastSquares:
-    """Least squares at one noise level, and what it says of rows left out."""
+    """Least squares at one noise level, with its leave-one-out predictions."""
 
     latent: Tensor  # (P, N), leave-one-out means
     scale: float  # the output scale that maximises the evidence at that ratio of noise to output scale

@@ -167,7 +167,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def _found(self, problem: Problem, request: Request) -> Conditioned:
-        """See `condition`; as a rule there are rows of every class."""
+        """As a rule there are rows of every class."""
 
     def row_sites(self, posterior: WeightPosterior, problem: Problem) -> tuple[Tensor, Tensor]:
         """Precisions (S, L or 1, N) of the rows' sites, and how strongly they pull (S, L, N).
@@ -251,7 +251,7 @@ class Laplace(Scheme):
         return Conditioned(fit.posterior, moments, fit.sites, float(fit.log_evidence), dual=fit.dual)
 
     def row_sites(self, posterior: WeightPosterior, problem: Problem) -> tuple[Tensor, Tensor]:
-        """See `Scheme.row_sites`: by the gradient at the mode."""
+        """By the gradient at the mode."""
         mean = posterior.training_mean
         if isinstance(posterior, SoftmaxWeightPosterior):
             error = one_hot(problem.y, problem.n_classes, mean.dtype) - torch.softmax(mean / posterior.temperature, 1)

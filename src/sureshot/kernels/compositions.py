@@ -145,8 +145,8 @@ class Columns(Expression):
 class Additive(Expression):
     """``sum_d k(x_d, x'_d) / D``, a stationary kernel with one length-scale of each column by itself.
 
-    Latents are sums of functions of single columns, so a wild cell spoils the term of its own column only, and columns
-    of noise add little (Duvenaud, Nickisch & Rasmussen 2011, first order). Takes D times as long as its base.
+    Latents are sums of functions of single columns, so an extreme cell spoils the term of its own column only, and
+    columns of noise add little (Duvenaud, Nickisch & Rasmussen 2011, first order). Takes D times as long as its base.
     """
 
     base_kernel: Expression = part()
@@ -180,7 +180,7 @@ class Interactions(Expression):
     """``exp(order (a(x, x') - 1))`` of the `Additive` kernel ``a``: latents of columns that interact.
 
     A product over columns, and a mixture of products of any number of them, which is Poisson with mean `order`: near
-    zero it is additive but for a constant. As there, a wild cell spoils the part of its own column only; what few
+    zero it is additive but for a constant. As there, an extreme cell spoils the part of its own column only; what few
     columns say together is learnt as well (Duvenaud, Nickisch & Rasmussen 2011, all orders).
     """
 

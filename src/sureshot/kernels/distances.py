@@ -1,8 +1,8 @@
 """Squared distances between rows whose digits do not depend on the rows beside them.
 
 ``|x|^2 + |z|^2 - 2 <x, z>`` is one matrix product, ten times as fast as sums of squared differences once there are
-dozens of columns, but where rows lie close together compared with their distance from the origin nothing is left of
-its digits. Two measures keep them: the origin moves to the mean of the *first* rows, so a wild query disturbs nobody
+dozens of columns, but where rows lie close together compared with their distance from the origin nothing is left of its
+digits. Two measures keep them: the origin moves to the mean of the *first* rows, so an extreme query disturbs nobody
 but itself; and the pairs that have lost more than a quarter of their digits all the same, a few duplicates as a rule,
 are computed again from the differences. The relative error is then below 1e-11 in float64 (1e-4 in float32) for every
 pair, whatever the scale, offset or company of the rows.

@@ -199,7 +199,6 @@ class Expression(ABC):
 
     @classmethod
     def from_json(cls, config: Any) -> Expression:
-        """See `kernel_from_json`."""
         return kernel_from_json(config)
 
     def to_json(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class GaussianNoise(AuxiliariesAtOptimum, ConjugateLikelihood):
         return 1
 
     def check_targets(self, y: Tensor, weight: Tensor | None, n_classes: int | None) -> int:
-        """Check that targets are finite real numbers; there is one "class". See `MeanFieldLikelihood.check_targets`."""
+        """Check that targets are finite real numbers; there is one "class"."""
         check_weight(y, weight)
         if not y.dtype.is_floating_point or y.numel() == 0 or not bool(torch.isfinite(y).all()):
             raise ValueError(

@@ -82,7 +82,7 @@ class OneVsEach(AuxiliariesAtOptimum, ClassSites):
         return torch.softmax(self._log_integral(mean, covariance), dim=-2)
 
     def predict_mixture(self, mean: Tensor, covariance: Tensor, rule: PredictiveRule) -> Tensor:
-        """See `Likelihood.predict_mixture`; "pooled_likelihood" normalises the integral once, over all parts."""
+        """ "pooled_likelihood" normalises the integral once, over all parts."""
         if rule != "integral" or self.normalisation != "pooled_likelihood":
             return super().predict_mixture(mean, covariance, rule)
         return torch.softmax(self._log_integral(mean, covariance).logsumexp(0), dim=-2)

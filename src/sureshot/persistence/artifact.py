@@ -173,7 +173,7 @@ def _digest(canonical: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _check_beginning(place: str) -> None:
-    """Tell apart what is plainly not a model, with a message for each."""
+    """Refuse what is plainly not a model, with a message for each kind."""
     try:
         status = os.stat(place)
         beginning = b""

@@ -1,4 +1,4 @@
-"""Class probabilities while all rows are of one class: what can be known before there is anything to tell apart.
+"""Class probabilities while all rows are of one class: what can be known before there is a second one.
 
 Other classes are announced and have no rows. How large they are follows from how rows come. As likely as not rows are
 sorted by class, and all classes have equal shares; else their order is random, and the rule of succession holds. That

@@ -1,4 +1,4 @@
-"""What weighted particles say of queries: latents that are a mixture of Gaussians, and class probabilities.
+"""Predictions by weighted particles: latents that are a mixture of Gaussians, and class probabilities.
 
 Two classes have one latent, ``psi = (f_1 - f_0) / sqrt(2)``, more have ``f_c / sqrt(2)`` each.
 """

@@ -54,7 +54,7 @@ from sureshot.structure.structure import Structure
 from sureshot.structure.whitened import Whitened
 
 Representation = Literal["collapsed", "whitened"]
-"""See `sureshot.structure.latents`."""
+"""What a particle holds beside its kernel (`sureshot.structure.latents`)."""
 
 _TOGETHER = 8  # particles that are moved by one thread and one generator
 FEW = 128

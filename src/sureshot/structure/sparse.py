@@ -37,7 +37,7 @@ _AT_ONCE = 64  # contrasts; or a quarter of the weights, so that factorising ane
 
 
 class Features(NamedTuple):
-    """What kernels say of contrasts: features of their rows, and the variances that belong to a row alone."""
+    """Prior of the contrasts by each kernel: features of their rows, and the variances that belong to a row alone."""
 
     phi: Tensor  # (M, N, m)
     own: Tensor  # (M, N)

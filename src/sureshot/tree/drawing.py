@@ -62,7 +62,7 @@ def tree_figure(
     names: Sequence[object] | None = None,  # (C,), the classes' numbers by default
     title: str | None = None,
 ) -> Figure:
-    """The tree as a figure, root on the left, classes in a column on the right; colours tell main branches apart."""
+    """The tree as a figure, root on the left, classes in a column on the right; main branches differ in colour."""
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 

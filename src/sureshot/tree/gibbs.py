@@ -39,14 +39,14 @@ class ChainPosterior(ProblemPosterior):
         )
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; (chains, ..., C, Q)."""
+        """(chains, ..., C, Q)."""
         return LatentMoments(*predictive_moments(self.result, self.prior, cross, prior_variance))
 
     def query_mean(self, cross: Tensor) -> Tensor:
         return self.prior.condition(self.result.sites).query_mean(cross)
 
     def held(self) -> Posterior:
-        """See `Posterior.held`: all chains conditioned, where that is one block of theirs."""
+        """All chains conditioned, where that is one block of theirs."""
         sites = self.result.sites
         fits = sites.precision.numel() * self.prior.width <= OF_DRAWS
         return self.prior.condition(sites) if fits else self

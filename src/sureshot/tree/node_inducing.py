@@ -171,20 +171,20 @@ class NodeInducing(SharedKernel):
 
     @property
     def rank(self) -> None:
-        """See `SharedKernel.rank`: buckets are cut by the number of points."""
+        """Buckets are cut by the number of points."""
         return None
 
     def prior(self, bucket: Bucket, mean: Tensor, scale: Tensor) -> FeaturePrior:
-        """See `SharedKernel.prior`: of the latents at the inducing points themselves."""
+        """Of the latents at the inducing points themselves."""
         factor = self.factors[_key(bucket)] * scale[:, None, None].sqrt()
         return FeaturePrior(factor.unsqueeze(1), mean[:, None, None])
 
     def bucket_queries(self, bucket: Bucket, scale: Tensor, queries: Queries) -> Queries:
-        """See `SharedKernel.bucket_queries`: the nodes' features of queries (P, 1, q, m), and prior variances."""
+        """The nodes' features of queries (P, 1, q, m), and prior variances."""
         return _whitened(self.factors[_key(bucket)], bucket, scale, queries.cross[bucket.rows], queries.variance)
 
     def paired(self, x: Tensor) -> PairedQueries:
-        """See `SharedKernel.paired`; the factors of the nodes asked are made again."""
+        """The factors of the nodes asked are made again."""
         cross, variance = self.queries(x)
 
         def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:

@@ -137,7 +137,7 @@ class TreePosterior:
         """
         if root.tree.n_classes != 2:
             raise ValueError(
-                f"root must tell two classes apart, this tree (0) from the other (1), but it has "
+                f"root must separate two classes, this tree (0) from the other (1), but it has "
                 f"{root.tree.n_classes} classes."
             )
         if root.tree.children != ((0, 1),):

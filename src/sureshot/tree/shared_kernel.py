@@ -1,6 +1,6 @@
 """One kernel for all nodes of a tree, each of which takes its rows of it.
 
-The nodes' problems are about subsets of the same rows, so what a kernel says of all rows is computed once: the matrix
+The nodes' problems are about subsets of the same rows, so the kernel is evaluated once for all rows: the matrix
 of all pairs (`SharedGram`), or features where that matrix is too large (`SharedFeatures`); `shared_rows` has both, each
 for the nodes that it suits. A node has the prior
 ``N(a, s K)`` on its rows, with a prior mean a and an output scale s of its own or those of all nodes.
@@ -26,7 +26,7 @@ from sureshot.kernels.expression import Expression
 
 
 class PairedQueries(NamedTuple):
-    """What a kernel says of queries to nodes each of which is asked about some of them only."""
+    """Prior moments of queries, of which each node is asked about some only."""
 
     variance: Tensor  # (Q,), prior variances
     of: Callable[[Bucket, Tensor, Tensor], Queries]
@@ -37,7 +37,7 @@ class SharedKernel(ABC):
     """What is known of one kernel at all training rows, and how queries covary with them."""
 
     covariance: Covariance
-    """What the kernel says of query inputs: `Queries` without leading dimensions."""
+    """Prior moments of query inputs: `Queries` without leading dimensions."""
 
     whole: int = 0
     """Rows up to which a node goes by its kernel matrix although there is a `rank`."""
@@ -69,7 +69,7 @@ class SharedKernel(ABC):
         """Some of the queries."""
 
     def queries(self, x: Tensor) -> Queries:
-        """What the kernel says of query inputs; ValueError where that is not finite."""
+        """Prior moments of query inputs; ValueError where they are not finite."""
         queries = self.covariance(x)
         if not all(bool(torch.isfinite(part).all()) for part in queries):
             raise ValueError("x must be finite and the kernel defined there, but its covariances hold NaN or infinity.")
@@ -97,7 +97,7 @@ class SharedGram(SharedKernel):
 
     @property
     def values(self) -> Tensor:
-        """See `SharedKernel.values`: the matrix (N, N)."""
+        """The matrix (N, N)."""
         return self.gram
 
     @property
@@ -154,7 +154,7 @@ class SharedFeatures(SharedKernel):
 
     @property
     def values(self) -> Tensor:
-        """See `SharedKernel.values`: the features (N, R)."""
+        """The features (N, R)."""
         return self.features
 
     @property

@@ -47,17 +47,17 @@ class SharedRows(SharedKernel):
 
     @property
     def values(self) -> Tensor:
-        """See `SharedKernel.values`: the rows."""
+        """The rows."""
         return self.x
 
     @property
     def rank(self) -> int:
-        """See `SharedKernel.rank`: R."""
+        """R."""
         return self.above.rank
 
     @property
     def whole(self) -> int:  # type: ignore[override]
-        """See `SharedKernel.whole`: R too."""
+        """R too."""
         return self.above.rank
 
     def covariance(self, query: Tensor) -> Queries:
@@ -79,7 +79,7 @@ class SharedRows(SharedKernel):
         return Queries(queries.cross[bucket.rows].mul_(factor).unsqueeze(1), factor * queries.variance)
 
     def paired(self, x: Tensor) -> PairedQueries:
-        """See `SharedKernel.paired`: small nodes are compared with their own queries only."""
+        """Small nodes are compared with their own queries only."""
         above, query = self.above.paired(x), x
 
         def of(bucket: Bucket, scale: Tensor, which: Tensor) -> Queries:

@@ -330,7 +330,7 @@ def test_what_has_no_influence_says_so() -> None:
     with pytest.raises(ValueError, match="y has labels the model does not know: 7"):
         model.influence(QUERIES[:2], y=[0, 7])
     search = KernelSearchClassifier(n_particles=3, n_rejuvenation=0, random_state=0)
-    with pytest.raises(ValueError, match="a search has nothing to tell apart by rows of one"):
+    with pytest.raises(ValueError, match="all rows of this search are of one"):
         clone(search).partial_fit(X[:9], Y[:9], classes=[0, 1]).influence(QUERIES)
     with pytest.raises(ValueError, match="without n_inducing"):
         search.set_params(n_inducing=5).fit(X[ROWS], Y[ROWS]).influence(QUERIES)

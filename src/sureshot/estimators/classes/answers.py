@@ -1,4 +1,4 @@
-"""What a classifier that has been fitted says of rows: classes, probabilities, sets, doubts, reasons.
+"""Predictions of a fitted classifier: classes, probabilities, sets of labels, outlier scores, influence.
 
 Every answer is made of the frozen `Fitted` that the classifier holds, asked for once, in blocks of rows that bound
 memory. How it is learnt is `sureshot.estimators.base`.

@@ -90,7 +90,7 @@ class ClassFitted(Fitted, ABC):
 
     @property
     def class_count(self) -> np.ndarray:
-        """How many labelled rows each of the sorted classes has, (C,), by the sum of their weights as they came."""
+        """How many labelled rows each of the sorted classes has, (C,), by the sum of their weights."""
         rows = self.distinct_rows
         return np.bincount(rows.y, rows.weight, minlength=len(self.classes))[self.places]
 

@@ -21,7 +21,7 @@ from sureshot.estimators.rows.validation import Columns, as_array, check_weights
 
 @dataclass(frozen=True)
 class LabelledData:
-    """Rows, labels and weights as they came, checked."""
+    """Checked rows, labels and weights, before equal rows are merged."""
 
     reader: Reader  # which has learnt what it takes to read further ones
     checked: np.ndarray  # (n, width)

@@ -6,7 +6,7 @@ of `sureshot meta-train`: `fit` conditions its learner on the labelled rows and 
 
 A checkpoint's backbone turns inputs into embeddings, in double precision like everything after it. A network adds up in
 another order when the batch has another size; embeddings are kept in single precision, whose rounding hides that: a row
-has one embedding in any batch. The labelled rows are kept as they came without a checkpoint, as embeddings with one.
+has one embedding in any batch. The labelled rows are kept raw without a checkpoint, as embeddings with one.
 """
 
 from __future__ import annotations

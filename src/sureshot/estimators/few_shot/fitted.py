@@ -20,7 +20,7 @@ from sureshot.meta.learners import EmbeddingLearner
 
 @dataclass(frozen=True)
 class FewShotFitted(ClassFitted):
-    """See `ClassFitted`."""
+    """What a `FewShotClassifier` has learnt with a checkpoint."""
 
     predictor: ConditionedLearner
     learner: EmbeddingLearner  # the checkpoint's, in double precision

@@ -27,7 +27,7 @@ from sureshot.persistence import Artifact
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFewShot(Stored):
-    """See `FewShotFitted`; the learner is stored as in its checkpoint."""
+    """The learner is stored as in its checkpoint."""
 
     seed: int
     learner: dict[str, Any]

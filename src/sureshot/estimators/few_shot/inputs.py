@@ -47,15 +47,14 @@ class Encoder(Reader):
         return backbone.input_shape
 
     def taught(self, X: Any, sample_weight: Any) -> Reader:
-        """See `Reader.taught`: with how X was read."""
+        """With how X was read."""
         return replace(self, reading=Remembered.of(X))
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        """See `Reader.check` and `check_rows`."""
         return check_rows(name, X, self.shape, columns)
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        """See `Reader.keep`: embeddings (n, D), float64 with the digits of float32."""
+        """Embeddings (n, D), float64 with the digits of float32."""
         device = device_of(self.learner)
         parts = []
         with torch.no_grad():

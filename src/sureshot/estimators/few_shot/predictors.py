@@ -89,7 +89,7 @@ class GaussianPredictor(ConditionedLearner):
         return n_chains * self.n_classes * max(self.support.shape[1], self.n_classes)
 
     def moments(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ClassPredictor.moments`: those of the latents, with variances of zero for the rule that reads none."""
+        """Those of the latents, with variances of zero for the rule that reads none."""
         if self.learner.rule == "plug_in":
             mean = self.posterior.query_mean(self._queries(query).cross)
             return mean, torch.zeros_like(mean)
@@ -104,7 +104,7 @@ class GaussianPredictor(ConditionedLearner):
         return temper(found.squeeze(0).mT, self._own_temperature)
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `ClassPredictor.outlier_scores`: the squared distance to the nearest class in the kernel's feature space.
+        """The squared distance to the nearest class in the kernel's feature space.
 
         Relative to the kernel's variance at the labelled rows.
         """
@@ -118,7 +118,7 @@ class GaussianPredictor(ConditionedLearner):
         return distances.squeeze(0) / kernel.variance(self.support).mean()
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ClassPredictor.latents`; those of the mixture of chains."""
+        """Those of the mixture of chains."""
         mean, covariance = self._latents(query)
         variance = marginal_variance(mean, covariance).mean(0) + mean.var(0, correction=0)
         return mean.mean(0).squeeze(0).mT, variance.squeeze(0).mT
@@ -180,11 +180,11 @@ class ScorePredictor(ConditionedLearner):
     log_evidence: float = math.nan
 
     def moments(self, query: Tensor) -> tuple[Tensor, ...]:
-        """See `ClassPredictor.moments`: the learner's own probabilities of the classes with rows, (Q, P)."""
+        """The learner's own probabilities of the classes with rows, (Q, P)."""
         return (self.posterior.predict(query.unsqueeze(0)).squeeze(0),)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
-        """See `ClassPredictor.probabilities`: the learner's own, raised to 1 / temperature and normalised."""
+        """The learner's own, raised to 1 / temperature and normalised."""
         (own,) = moments
         if temperature != 1:
             own = torch.softmax(own.clamp_min(torch.finfo(own.dtype).tiny).log() / temperature, -1)
@@ -200,16 +200,16 @@ class ScorePredictor(ConditionedLearner):
         return whole
 
     def outlier_scores(self, query: Tensor) -> Tensor:
-        """See `ClassPredictor.outlier_scores`: the learner's own."""
+        """The learner's own."""
         return self.posterior.outlier_score(query.unsqueeze(0)).squeeze(0)
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """See `ClassPredictor.latents`; the variances are 0."""
+        """The variances are 0."""
         scores = self.scores(query)
         return scores, torch.zeros_like(scores)
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """See `ClassPredictor.entropies`; all of the uncertainty is aleatoric."""
+        """All of the uncertainty is aleatoric."""
         total = entropy(self.probabilities(self.moments(query), temperature), -1)
         return total, total
 
@@ -254,7 +254,7 @@ def _gaussian(
         )
     shift = learner.prior_mean + learner.prediction_shift
     prior = learner.kernel.prior(x, shift.expand(1, n_present, 1))
-    if n_present < 2 and not inference.scheme.is_exact:  # one class tells nothing apart
+    if n_present < 2 and not inference.scheme.is_exact:  # there is one class
         zeros = x.new_zeros(1, 1, support.n_classes, len(y))
         nothing = condition_by_blocks(replace(prior, mean=shift.expand(1, support.n_classes, 1)), Sites(zeros, zeros))
         return GaussianPredictor(learner, x, membership, prior, nothing, support.n_classes, 0.0)

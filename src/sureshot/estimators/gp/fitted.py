@@ -46,7 +46,7 @@ class LeftOutScores:
 
 @dataclass(frozen=True)
 class GPFitted(ClassFitted):
-    """See `ClassFitted`."""
+    """What a `GPClassifier` has learnt."""
 
     predictor: Ensemble
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
@@ -83,11 +83,11 @@ class GPFitted(ClassFitted):
 
     @property
     def frequencies(self) -> np.ndarray:
-        """See `ClassFitted.frequencies`; by the weights that were learnt with."""
+        """By the weights that were learnt with."""
         return self.weight_of_class
 
     def with_prior(self, class_prior: np.ndarray | None) -> Self:
-        """See `ClassFitted.with_prior`; without the scores of left-out rows, which are by the prior of the fit."""
+        """Without the scores of left-out rows, which are by the prior of the fit."""
         return replace(self, class_prior=class_prior, left_out=None)
 
     @property

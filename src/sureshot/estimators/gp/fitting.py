@@ -54,7 +54,7 @@ a log loss that is .004 and .001 lower, too."""
 EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
-ROWS_OF_AN_INPUT = 10  # up to which left-out rows are flattered; with more, to fit everything twice would take long
+ROWS_OF_AN_INPUT = 10  # rows per inducing input up to which leave-one-out predictions are too good
 JUDGED = 0.7  # of that for fitting, when many rows have judged what was chosen
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
@@ -146,7 +146,7 @@ def _fit_member(
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
-    Relevance has seen these rows, so that predictions of one that is left out would be flattered: it knows none.
+    Relevance has seen these rows, so that its leave-one-out predictions would be too good: it has none.
     """
     explicit = finite_rank(plan.kernel, support.x.shape[1]) is not None
     inducing = by_inducing_inputs(settings, plan, support)
@@ -303,7 +303,7 @@ def _weighed(
     """Those that all rows choose, with the weights that these give them, the heaviest first.
 
     By probabilities of left-out rows (C, N) each, if all members know them. Their scales were chosen by a part of the
-    rows, so nothing flatters them.
+    rows, so they are not too good.
     """
     known = [part for part in left_out if part is not None]
     if len(members) == 1 or len(known) < len(members):
@@ -338,7 +338,7 @@ def _left_out_scores(
     support: Support,
     of_classes: tuple[np.ndarray, np.ndarray | None],  # frequencies and prior, each (C,)
 ) -> LeftOutScores | None:
-    """Of rows by the posterior of all others, where every member knows what it says of them."""
+    """Of rows by the posterior of all others, where every member has them."""
     known = [part for part in left_out if part is not None]
     total = float(support.usable.sum())
     if len(known) < len(members) or not total > 0:

@@ -35,7 +35,7 @@ from sureshot.persistence import ArtifactError
 
 @dataclass(frozen=True)
 class StoredMember:
-    """See `Member`."""
+    """What a file keeps of a `Member`."""
 
     plan: Plan
     coefficients: Tensor  # (S, C, R or M)
@@ -50,7 +50,7 @@ class StoredMember:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredGP(Stored):
-    """See `GPFitted`."""
+    """What a file keeps of a `GPFitted`."""
 
     members: tuple[StoredMember, ...]
     score: float

@@ -75,7 +75,7 @@ def leaving(
         return Pairs(posterior)
     assert isinstance(posterior, WeightPosterior)
     precision, pull = model.scheme.row_sites(posterior, model.problem(posterior.features, y, n_classes, weight))
-    if bool(posterior.weights.any()):  # else nothing was told apart
+    if bool(posterior.weights.any()):  # else there was one class
         pull = pull + _least(posterior.features, posterior.weights - pull @ posterior.features)
     sites = SiteWeightPosterior(posterior.features, posterior.weights, posterior.prior_mean, precision)
     centre = Centre(y, weight) if model.scheme.is_exact else None

@@ -50,7 +50,7 @@ class Model:
 
     @property
     def one_latent(self) -> bool:
-        """Whether the likelihood tells two classes apart by one latent function."""
+        """Whether the likelihood has one latent function for two classes."""
         return self.training_likelihood.n_latents(2) == 1
 
     @property

@@ -176,7 +176,7 @@ def _as_chosen(plan: Plan, output_scale: float, noise: float) -> Plan:
 def _recentred(plan: Plan, rows: LabelledRows) -> Plan:
     """The plan with its kernel centred on these rows, if it has a centre.
 
-    By the centre of the first classes later ones are told apart less well: of ten intents with one label, two of which
+    The centre of the first classes suits later ones less well: of ten intents with one label, two of which
     came first, .85 of queries were right in place of .91.
     """
 

@@ -40,7 +40,7 @@ class GaussianProcess:
 
     @torch.no_grad()
     def values(self, rows: Tensor) -> Queries:
-        """See `Finite.values`: (1, Q, R or M), and prior variances (1, Q)."""
+        """(1, Q, R or M), and prior variances (1, Q)."""
         inputs, kernel = kernel_inputs(rows.numpy(), self.scaling, self.coefficients.device), self.approximation.kernel
         if self.scaling is not None:
             return Queries(*(part.unsqueeze(0) for part in self.approximation.values(inputs)))

@@ -39,7 +39,6 @@ class LazyWeightSpace:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """See `WeightSpace`."""
         with threads_for(len(self.inputs)), torch.no_grad():
             features = self.approximation.features(self.inputs)
             return weight_space(self.kind, self.arrays, features, self.coefficients, self.approximation).posterior

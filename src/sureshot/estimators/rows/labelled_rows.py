@@ -40,7 +40,7 @@ class LabelledRows:
 
     @cached_property
     def left_out_shares(self) -> np.ndarray:
-        """Of its weight, (n,), that is left out of a row when the others are asked what they say of it.
+        """The share of its weight, (n,), that a row is without in its leave-one-out prediction.
 
         All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and
         settings that know every copy again would be chosen. But where equal rows have different labels, as in a table

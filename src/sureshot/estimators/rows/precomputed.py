@@ -36,7 +36,7 @@ class MatrixReader(Reader):
         return checked, found
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        """See `Reader.keep`: positions of labelled rows, values of queries."""
+        """Positions of labelled rows, values of queries."""
         return np.arange(len(checked), dtype=np.float64)[:, None] if fitting else checked
 
 

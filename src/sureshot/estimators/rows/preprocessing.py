@@ -105,7 +105,7 @@ def fit_scaling(x: np.ndarray, weight: np.ndarray, standardize: bool | str) -> S
     """Learn the map from rows (n, D), of which one of weight 2 counts as two.
 
     "auto" standardises unless every row has unit length (embeddings, whose geometry is their meaning). Cells that are
-    wild beyond all measure, such as -3.4e38 for a gap, are taken for less: by their deviation all others are equal.
+    extreme, such as -3.4e38 for a gap, are taken for less: by their deviation all others are equal.
     """
     n_columns = x.shape[1]
     if standardize is False or (standardize == "auto" and is_unit_norm(torch.from_numpy(x))):
@@ -125,7 +125,7 @@ def _standardising(x: np.ndarray, weight: np.ndarray) -> Scaling:
     scale = np.sqrt(np.average((x / unit - mean) ** 2, axis=0, weights=weight)) * unit
     mean = mean * unit
     varies = scale > 1e-12 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
-    if not varies.any():  # nothing tells the rows apart: keep the columns and predict from the prior
+    if not varies.any():  # all rows are equal: keep the columns and predict from the prior
         return Scaling(np.arange(n_columns), mean, np.ones(n_columns))
     kept = np.flatnonzero(varies)
     return Scaling(kept, mean[kept], scale[kept])
@@ -139,7 +139,7 @@ def share_a_unit(column_scale: torch.Tensor) -> bool:
 
 
 def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -> None:
-    """Say of rows (n, D) that only some columns vary, those of the map.
+    """Warn that only some columns of rows (n, D) vary, those of the map.
 
     One warning; where columns share a unit, like pixels, of which some are blank in all images, a line of the log.
     """
@@ -147,7 +147,7 @@ def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | Non
     if len(scaling.kept) == n_columns:
         if len(x) > 1 and (x == x[0]).all():
             logger.warning(
-                "no column varies: nothing tells rows apart, and answers say little but how often classes came"
+                "no column varies: all rows look alike, and predictions are little more than how often classes came"
             )
         return
     constant = np.setdiff1d(np.arange(n_columns), scaling.kept)
@@ -178,7 +178,7 @@ def scaling_for_sessions(x: np.ndarray, weight: np.ndarray) -> Scaling:
 
 
 def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Least and greatest value (2, D) that cells of columns like those of rows (n, D) may have; others are wild.
+    """Least and greatest value (2, D) that cells of columns like those of rows (n, D) may have; others are extreme.
 
     Five deviations beyond the inner nine tenths of the rows, or where these are equal, or rows are few, beyond all of
     them. Infinite for a column that is constant so far.
@@ -196,8 +196,9 @@ def limits_of(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def wider_limits(limits: np.ndarray, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Limits (2, D) as `limits_of` has them, for the rows (n, D) of later classes, which may lie elsewhere.
 
-    One cell is wild beyond them; where most of the rows of a class are, two at least, it is the class that lies there,
-    and half as much again as the limits leave room for is within reach of its median. Cells `WILD` beyond stay that.
+    One cell beyond them is extreme; where most of the rows of a class are, two at least, it is the class that lies
+    there, and half as much again as the limits leave room for is within reach of its median. Cells `WILD` beyond stay
+    that.
     """
     lower, upper = limits
     room = np.minimum(upper / 2 - lower / 2, np.finfo(float).max / (4 * WILD))
@@ -237,7 +238,7 @@ def _limits_of_wild(x: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
 
 
 def mention_wild(scaling: Scaling, x: np.ndarray, names: Sequence[str] | None) -> None:
-    """Say of which columns of rows (n, D) some cells are as far out as no others, in a line of the log."""
+    """Log the columns of rows (n, D) that have extreme cells."""
     if scaling.limits is None:
         return
     kept = x[:, scaling.kept]
@@ -264,7 +265,7 @@ def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Sca
     A column that has one value in more than `RARE` of the rows is divided by its range: its deviation says how rare the
     other values are, not how large, and rows of classes to come, to which they are common, would lie a hundred
     deviations away. (Handwritten digits in sessions, four classes first: log loss .48 in place of 1.92.) A column that
-    is constant so far may be what tells later classes apart: it is kept, divided by the median range of the others.
+    is constant so far may be what separates later classes: it is kept, divided by the median range of the others.
     """
     if not scaling.mean.any() and (scaling.scale == 1).all():  # rows of unit length, used as they are
         return scaling

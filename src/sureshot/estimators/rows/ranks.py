@@ -1,4 +1,4 @@
-"""From standardised columns to normal scores of their ranks: what heavy tails and wild cells cannot stretch.
+"""From standardised columns to normal scores of their ranks, which heavy tails and extreme cells cannot stretch.
 
 The map goes through quantiles of the training column, few enough to be smooth, and is linear between them. Beyond the
 outermost it grows with the logarithm of the distance, so that it is monotone everywhere and what is far stays far. A

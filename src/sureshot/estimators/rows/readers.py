@@ -201,7 +201,7 @@ class TableReader(Reader):
 
     @property
     def has_columns(self) -> bool:
-        """See `Reader.has_columns`: coordinates of sparse rows are none."""
+        """Coordinates of sparse rows are none."""
         return self.spanned is None
 
     def as_learnt(self, kept: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ class SpannedRows:
         return self.basis.shape[1] + 1
 
     def known(self, coordinates: np.ndarray) -> np.ndarray:
-        """The coordinates of rows that are learnt: what they leave out is not told apart, so it is forgotten."""
+        """The coordinates of rows that are learnt; what lies outside their span is dropped."""
         along = coordinates.copy()
         along[:, -1] = 0
         return self._with_length(along)

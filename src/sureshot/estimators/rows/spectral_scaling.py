@@ -1,6 +1,6 @@
 """Directions of embeddings that count more: those along which the labelled rows vary.
 
-A kernel that is linear in embeddings gives the weights of all directions one prior variance. What tells classes apart
+A kernel that is linear in embeddings gives the weights of all directions one prior variance. What separates classes
 is often found where embeddings vary much. The prior covariance here is ``(S + l m I)^(1/2)``, with S the covariance of
 the labelled rows, m its mean eigenvalue, and l in proportion to the rows of a class: what few rows cannot say
 themselves is assumed. Rows are mapped by the root of that and given their length again, so that every kernel of

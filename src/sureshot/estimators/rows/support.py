@@ -20,7 +20,7 @@ MANY_ROWS = 2000  # from which on the seed of the part that compares kernels mus
 
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
 TUNING_ROWS = 400
-ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows to be told apart, up to so many,
+ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows, up to so many,
 TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose;
 SHARE_OF_ONE, BEYOND = 0.5, 200  # of fewer than `MANY_ROWS`, of which no further parts are asked, those beyond
 TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
@@ -80,8 +80,8 @@ class Support:
     def judged_by_half(self) -> Support:
         """With one half of the rows as evidence, and the other to make inducing inputs of.
 
-        A row with an inducing input nearby is told apart better than a new one will be, even if its label is left out.
-        That flatters smooth kernels and little noise most: of 3000 rows of satimage, left out, least squares had a
+        A row with an inducing input nearby is predicted better than a new one will be, even if its label is left out.
+        That favours smooth kernels and little noise most: of 3000 rows of satimage, left out, least squares had a
         log loss of .234 with a Matern kernel and .266 with a rougher one, of new rows .249 and .252.
         """
         several = torch.bincount(self.y, minlength=self.n_classes)[self.y] > 1
@@ -106,7 +106,7 @@ class Support:
 
     @cached_property
     def usable(self) -> Tensor:
-        """What they count as evidence: they say of their classes only, so as much as their share of the classes.
+        """What they count as evidence: they represent their own classes only, so as much as the share of these.
 
         A second label for one of twenty intents would set a temperature, and one for one of two groups make the model
         far too sure: of a class with a row more than the others all is predicted right.

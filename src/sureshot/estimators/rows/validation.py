@@ -135,7 +135,7 @@ def check_weights(sample_weight: Any, x: np.ndarray | pd.DataFrame) -> np.ndarra
         )
     if (weight > MOST_WEIGHT).any():
         raise ValueError(
-            f"sample_weight is too large: it says of how many rows each stands for, {MOST_WEIGHT:g} at most; the "
+            f"sample_weight is too large: it is how many rows each stands for, {MOST_WEIGHT:g} at most; the "
             f"largest is {weight.max():g}. Divide all weights by the same number."
         )
     return weight

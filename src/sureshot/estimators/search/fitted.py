@@ -210,7 +210,7 @@ class SearchPredictor(ClassPredictor):
 
 @dataclass(frozen=True)
 class SearchFitted(ClassFitted):
-    """See `ClassFitted`."""
+    """What a `KernelSearchClassifier` has learnt."""
 
     predictor: SearchPredictor
     settings: SearchSettings
@@ -331,7 +331,7 @@ class SearchFitted(ClassFitted):
         if self.settings.representation != "collapsed" or self.settings.n_inducing is not None:
             raise NoInfluence("influence is known of searches with representation='collapsed' and without n_inducing.")
         if self.waits:
-            raise NoInfluence("influence compares two classes, and a search has nothing to tell apart by rows of one.")
+            raise NoInfluence("influence compares two classes, and all rows of this search are of one.")
         return self.predictor.probabilities_without(queries, self._sets(place, share), self.temperature)
 
     def _sets(self, place: Tensor, share: Tensor) -> list[Tensor]:

@@ -28,7 +28,7 @@ VARIABLES = {"collapsed": ("omega",), "whitened": ("eta", "step")}
 
 @dataclass(frozen=True)
 class StoredStack:
-    """See `Stack`."""
+    """What a file keeps of a `Stack`."""
 
     posterior: float
     regression: float
@@ -41,7 +41,7 @@ class StoredStack:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSearch(Stored):
-    """See `SearchFitted` and `SmcState`."""
+    """What a file keeps of a `SearchFitted` and its `SmcState`."""
 
     settings: SearchSettings
     scaling: Scaling

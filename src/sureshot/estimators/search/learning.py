@@ -29,7 +29,7 @@ from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.warned import warn
 
 _DRAWN_ANEW = (
-    "the kernels of all particles overflowed, and were drawn anew from the prior: is there a wild number among the "
+    "the kernels of all particles overflowed, and were drawn anew from the prior: is there an extreme number among the "
     "rows, or are the scales of the grammar too large?"
 )
 
@@ -56,7 +56,7 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
 
 
 def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted) -> None:
-    """Say of which columns new rows have cells as far out as no others of all rows, and which vary only now."""
+    """Log which columns of new rows have extreme cells, and which vary only now."""
     every = joined_rows(known.rows, new)
     scaling = fit_scaling(every.x, every.weight, known.settings.standardize)
     mention_wild(scaling, new.x, training.column_names)

@@ -105,7 +105,7 @@ class Chosen:
     ) -> Tensor:
         """Class probabilities (Q, C).
 
-        What tells rows of known classes apart says nothing of a class without rows, and regression on labels takes it
+        What separates rows of known classes does not describe a class without rows, and regression on labels takes it
         for ruled out; it has what the posterior's own doubt leaves it.
         """
         p = _normalised(averaged_probabilities(mean, covariance, weights, temperature, self.of_latents))

@@ -1,6 +1,6 @@
 """What `TreeGPClassifier` has learnt: the rows that are kept, and a strategy's model of them.
 
-The kept rows are means of rows as they came, with weights that say of how many. The strategy sees them scaled like all
+The kept rows are means of raw rows, with weights that say of how many. The strategy sees them scaled like all
 inputs; with the numbers of the sessions and what the first session taught they make the model, so they are all that a
 model file holds.
 """
@@ -76,7 +76,7 @@ class TreePredictor(ClassPredictor):
 
 @dataclass(frozen=True)
 class TreeFitted(ClassFitted):
-    """See `ClassFitted`; ``rows`` are those that are kept."""
+    """``rows`` are those that are kept."""
 
     predictor: TreePredictor
     strategy: Strategy
@@ -197,9 +197,9 @@ def later_session(training: TrainingSet, known: TreeFitted) -> TreeFitted:
 
 
 def _limited(training: TrainingSet, scaling: Scaling) -> TrainingSet:
-    """Rows no farther out than what the first session had lets expect: one wild cell would move the mean of a class.
+    """Rows clipped to what the first session had lets expect: one extreme cell would move the mean of a class.
 
-    A class of one row keeps it as it came: the next one says whether it is wild, or the class lies there.
+    A class of one row keeps it as it is: the next one shows whether it is extreme, or the class lies there.
     """
     if scaling.limits is None:
         return training

@@ -18,7 +18,7 @@ from sureshot.incremental.tree_sessions import TreeSessions
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTree(Stored):
-    """See `TreeFitted`."""
+    """What a file keeps of a `TreeFitted`."""
 
     scaling: Scaling
     strategy: GaussianClasses | TreeSessions

@@ -1,4 +1,4 @@
-"""A few rows of each class that are kept as they came, to be shown again: exemplars."""
+"""A few rows of each class that are kept to be shown again: exemplars."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ class OneVsEachPosterior(Posterior):
     class_mean: Tensor  # (T, C)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; one kernel for all classes, (T, 1, N, Q) and (T, 1, Q)."""
+        """One kernel for all classes, (T, 1, N, Q) and (T, 1, Q)."""
         between, diagonal = cross.squeeze(-3), prior_variance.squeeze(-2)
         if not self._learning(between, diagonal):
             return LatentMoments(*self.result.predict_latents(between, diagonal))
         return self._differentiable(between, diagonal)
 
     def query_mean(self, cross: Tensor) -> Tensor:
-        """See `Posterior.query_mean`; where gradients are wanted it costs as much as `query`."""
+        """Where gradients are wanted it costs as much as `query`."""
         between = cross.squeeze(-3)
         if not self._learning(between):
             return self.class_mean.unsqueeze(-1) + self.result.dual() @ between
@@ -70,7 +70,7 @@ class OneVsEachWeightPosterior(Posterior):
         return cls(features, result.dual() @ features, mean, result, y, row_weight)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
-        """See `Posterior.query`; features (Q, R) or (1, Q, R)."""
+        """Features (Q, R) or (1, Q, R)."""
         queries = cross.reshape(cross.shape[-2:])
         diagonal = prior_variance.reshape(-1)
         covariance = self.result.predict_latents(self.features @ queries.mT, diagonal)[1]

@@ -1,4 +1,4 @@
-"""The layer under which a backbone learns to tell all base classes apart; dropped when training is over.
+"""The layer under which a backbone is trained to classify all base classes; dropped when training is over.
 
 Meta-training feeds single images instead of episodes (`Learner.samples_images`), as tasks with an empty query whose
 labels number the base classes.

@@ -124,9 +124,7 @@ class Learner(nn.Module, ABC):
         classes = int(support_y.max()) + 1 if n_classes is None else n_classes
         check_labels(support_y, classes, "support_y")
         if classes < 2:
-            raise ValueError(
-                "support_y has one class only: there is nothing to tell apart; pass n_classes if more exist"
-            )
+            raise ValueError("support_y has one class only, and two are needed; pass n_classes if more exist")
         require_finite("support_x", support_x, support_mask)
         if support_mask is not None:  # whatever padding holds, it shall not spoil a kernel matrix
             real = support_mask.view(*support_mask.shape, *[1] * (support_x.dim() - 2))

@@ -101,7 +101,7 @@ class EmbeddingLearner(Learner):
         return self.task_losses(self.embed_tasks(tasks), generator)
 
     def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> InputPosterior:
-        """See `Learner.condition_inputs`; the posterior has a copy of the backbone."""
+        """The posterior has a copy of the backbone."""
         found = self.condition_embedded(support._replace(x=self.embed(support.x)), generator)
         return InputPosterior(copy.deepcopy(self).eval().requires_grad_(False), found, len(support.y))
 

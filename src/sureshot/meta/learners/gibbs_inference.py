@@ -37,9 +37,9 @@ class GibbsInference(TaskInference):
             raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
 
     def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[Posterior, float]:
-        """The chains' posterior; draws have no log evidence. See `TaskInference.condition_alone`."""
+        """The chains' posterior; draws have no log evidence."""
         return self.posterior(problem, generator)[0], math.nan
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
-        """See `TaskInference.entries`: a matrix for each class and chain."""
+        """A matrix for each class and chain."""
         return entries_by_kernel_matrix(n_rows, self.n_chains * n_classes, n_kernels)

@@ -4,9 +4,9 @@ It only assembles. Three objectives for meta-training:
 
 * ``"marginal"``: the (approximate) log evidence of all labelled rows of a task, support and query merged;
 * ``"predictive"``: condition on the support, score the queries; what is asked of the learner at test time;
-* ``"base_classes"``: no episodes; the backbone learns to tell all base classes apart under a layer that is then
+* ``"base_classes"``: no episodes; the backbone is trained to classify all base classes under a layer that is then
   dropped, and the kernel stays as it is. A network trained from nothing has more to learn from a thousand classes at
-  once than from five at a time, which it soon tells apart.
+  once than from five at a time, which is soon too easy.
 
 Prior mean and temperature of the latents matter because the logistic-softmax is not invariant to a shift: far below
 zero it is a softmax. The papers train with one prior mean and predict with another, so there are two.
@@ -81,7 +81,6 @@ class GaussianProcessTaskPosterior(EmbeddedPosterior):
         return Latents(centre.mT, variance.mT)
 
     def outlier_score(self, query: Tensor) -> Tensor:
-        """See `distance_to_classes`."""
         return distance_to_classes(self.kernel, self.support, self.membership, query)
 
     def _query(self, query: Tensor) -> LatentMoments:

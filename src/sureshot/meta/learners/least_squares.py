@@ -64,7 +64,7 @@ class TaskLeastSquares(TaskInference):
         return posterior, float(evidence)
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
-        """See `TaskInference.entries`: a factor for each kernel matrix."""
+        """A factor for each kernel matrix."""
         return entries_by_kernel_matrix(n_rows, n_kernels)
 
 

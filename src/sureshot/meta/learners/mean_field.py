@@ -109,7 +109,7 @@ class TaskMeanField(TaskInference):
     def posterior(
         self, problem: TaskProblem, generator: torch.Generator, start: TaskState | None = None
     ) -> tuple[GramPosterior, TaskState | None]:
-        """See `TaskInference.posterior`; absent classes keep their prior."""
+        """Absent classes keep their prior."""
         prior, y, n_classes, _ = problem
         size = (len(y), n_classes, y.shape[-1])
         precision, shift = prior.gram.new_zeros(size), prior.gram.new_zeros(size)
@@ -126,7 +126,7 @@ class TaskMeanField(TaskInference):
         return posterior, self._ended(last[0], posterior.mean[0], posterior.variance[0], last[1])
 
     def condition_alone(self, problem: TaskProblem, generator: torch.Generator) -> tuple[GramBlockPosterior, float]:
-        """See `TaskInference.condition_alone`; a block of classes at a time.
+        """A block of classes at a time.
 
         The evidence bound is that of the likelihood itself, also where `pairs_per_row` weights it for the posterior:
         any Gaussian gives a bound, and bounds of weighted likelihoods do not bound the evidence.
@@ -139,7 +139,7 @@ class TaskMeanField(TaskInference):
         return posterior, float(evidence_bound(posterior, self.likelihood, y, weight))
 
     def entries(self, n_rows: int, n_classes: int, n_kernels: int) -> int:
-        """See `TaskInference.entries`: a matrix for each class of a block."""
+        """A matrix for each class of a block."""
         return entries_by_kernel_matrix(n_rows, n_classes, in_blocks=True)
 
     def _unrolled(self, problem: TaskProblem, before: TaskState | None, generator: torch.Generator) -> Unrolled:

@@ -133,7 +133,7 @@ class EpisodicTraining(Trainable):
         return losses
 
     def carried(self) -> dict[str, Tensor]:
-        """See `Trainable.carried`: what the learner carries from task to task."""
+        """What the learner carries from task to task."""
         return self.learner.task_state or {}
 
     def take_over(self, carried: Mapping[str, Tensor]) -> None:

@@ -65,7 +65,7 @@ class Validator:
         self._data, self._base, self._config = data, base, config
         if data.n_classes < 2:
             raise ValueError(
-                f"validation classes: there is only one class ({data.class_names[0]!r}), so nothing to tell apart: add "
+                f"validation classes: there is only one class ({data.class_names[0]!r}), and two are needed: add "
                 "classes, or train without validation (validation.every = 0)"
             )
         self._way, self._shots = min(training.ways[1], data.n_classes), training.shot_range[1]

@@ -149,7 +149,7 @@ def tune(
         if varied and not final:
             weighted = with_light_ones(weighted, candidates, usable, most)
     else:
-        if subset.n_present < support.n_present:  # which flatters least squares
+        if subset.n_present < support.n_present:  # which favours least squares
             candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
         best: dict[tuple[str, str], Candidate] = {}
         for candidate in candidates:
@@ -199,9 +199,9 @@ def averaged(
 def of_directions(searches: list[Search], model: Model, support: Support) -> list[tuple[float, Candidate]]:
     """A candidate by the first kernel of embeddings, which is linear in them, and one by the best other kernel.
 
-    The first is climbed, and the other, whose diagonal is the same, takes its output scale. Least squares weighs
-    them: what it says of left-out rows is exact, while by the sites of Laplace's method a kernel that bends seems the
-    worse, the fewer the rows of a class. Where rows of a few classes would have to choose the other, there is none.
+    The first is climbed, and the other, whose diagonal is the same, takes its output scale. Least squares weighs them:
+    its leave-one-out predictions are exact, while those by the sites of Laplace's method make a nonlinear kernel look
+    the worse, the fewer the rows of a class. Where rows of a few classes would have to choose the other, there is none.
     """
     first = searches[0]
     climbed = _best(first.climb(model, first.best_lengthscale(), DEFAULT_OUTPUT_SCALE))

@@ -1,4 +1,4 @@
-"""One kernel family's settings, scored by what they say of left-out rows.
+"""One kernel family's settings, scored by leave-one-out predictions.
 
 Least squares has closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition for
 each length-scale, these tried uphill from the natural one; its probabilities are a softmax at a fitted temperature.
@@ -199,12 +199,12 @@ class Search:
                 visited[at], duals = self._score(model, lengths[at[0]], scales[at[1]], duals)
             return max(candidate.objective for candidate in visited[at])
 
-        telling = self.support.can_select_kernels or self.objective.by_evidence
-        _uphill(position, (len(lengths), len(scales)), _STEPS if telling else (), objective)
+        can_choose = self.support.can_select_kernels or self.objective.by_evidence
+        _uphill(position, (len(lengths), len(scales)), _STEPS if can_choose else (), objective)
         return [candidate for candidates in visited.values() for candidate in candidates]
 
     def untuned(self, model: Model) -> list[Candidate]:
-        """Every rule at natural scales; of what it says of left-out rows comes its temperature, and nothing else."""
+        """Every rule at natural scales, of which leave-one-out predictions choose the temperature only."""
         return self.at(model, self.family.natural_lengthscale, UNTUNED_OUTPUT_SCALE)
 
     def at(self, model: Model, lengthscale: float, output_scale: float) -> list[Candidate]:
@@ -283,7 +283,7 @@ class Search:
         ]
 
     def _by_rows(self, parts: Sequence[Tensor]) -> Tensor:
-        """What each view says of all rows (..., N), of every row by its own view."""
+        """For every row the values (..., N) of its own view."""
         relevance = self.family.relevance
         if relevance is None:
             return parts[0]

@@ -4,9 +4,9 @@ The logarithms of the weights climb the leave-one-out log density of least squar
 form, from the best kernel with one length-scale. A normal prior shrinks them towards that kernel, whose strength is
 chosen of a few.
 
-So many numbers fit what is random in the rows they are learnt from, and their leave-one-out predictions are flattered.
-Hence weights are learnt again without each fold of the rows (cross-fitting), and whatever is asked of left-out rows is
-asked of the weights that have not seen them: the prior's strength, whether there is a gain at all, the scales and
+So many numbers overfit the rows they are learnt from, and leave-one-out predictions of these are too good. Hence
+weights are learnt again without each fold of the rows (cross-fitting), and leave-one-out predictions use the weights
+that have not seen the row: the prior's strength, whether there is a gain at all, the scales and
 temperatures under every likelihood, and a member's share of an average.
 
 References: MacKay 1994 and Neal 1996 (automatic relevance determination); Rasmussen & Williams 2006, section 5.4.2
@@ -113,7 +113,7 @@ def climb_without_folds(
     spreads: Sequence[float] = SPREADS,  # of which one is chosen
     max_steps: int = MAX_STEPS,
 ) -> Climb:
-    """See `learn_relevance`."""
+    """Points without each fold of the rows, by the spread that predicts left-out folds best."""
     folds = support.folds(FOLDS)
     start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
     of_folds: list[list[np.ndarray]] = []

@@ -42,7 +42,7 @@ def screened(
     Further parts of the rows have their say on all families that are not left far behind: by one part in five of 3000
     rows of satimage its seed decided which kernels saw ranks, whose log loss with all rows is .239 to .279, or columns
     as they are, .217 to .228. Where they are to be `varied` one kernel comes once, on the columns that suit it best,
-    before any comes twice. Where no row can be left out nothing tells families apart, and the first is the documented
+    before any comes twice. Where no row can be left out families cannot be compared, and the first is the documented
     default.
     """
     if len(searches) <= most or searches[0].objective.by_evidence:
@@ -91,8 +91,8 @@ def promising(searches: list[Search]) -> list[Search]:
 def linear_or_bent(searches: list[Search]) -> list[Search]:
     """The first family of embeddings, and the best other one if it is far ahead by least squares.
 
-    A kernel that is linear in embeddings tells intents apart as well as any, and has explicit features, no more than
-    columns. It cannot tell classes that are groups of intents.
+    A kernel that is linear in embeddings separates intents as well as any, and has explicit features, no more than
+    columns. It cannot separate classes that are groups of intents.
     """
     first = searches[0]
     if len(searches) == 1 or not first.support.can_select_kernels:

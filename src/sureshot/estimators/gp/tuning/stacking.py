@@ -1,7 +1,7 @@
 """Weights of an average of settings, from how well each of them predicts rows that were left out.
 
 A group of candidates is one kernel family under one likelihood. Its scales were chosen by the very scores that are to
-weigh it, which flatters a group the more the more it can bend; so they are chosen again for each fold of the rows from
+weigh it, which favours flexible groups; so they are chosen again for each fold of the rows from
 the scores of the other folds (cross-fitting), and a row counts with the scores of the scales that were chosen without
 it. That costs nothing: all candidates have been scored at all rows. Settings that nothing was chosen for (`untuned`)
 are one more group where rows are few, which needs none of this.
@@ -30,7 +30,7 @@ MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a
 SOME_ROWS = 150  # up to which families stand beside them with nothing chosen, as what was chosen may be luck,
 MOST_OF_SOME = 16  # and as many members at most are kept when rows come
 FEWEST_TO_TUNE = 15  # rows that can be left out: fewer are all predicted right by some setting, by luck
-MEMBER_ROWS = 25_000  # many rows tell settings apart, and each member keeps features of all: so many in all
+MEMBER_ROWS = 25_000  # rows times members: many rows prefer few settings, and each member keeps features of all
 MOST_CANDIDATES = 8  # that are fitted for all rows to choose among, where these are `MANY_ROWS`
 _MAX_STEPS, _SHORTEST_STEP, _TOLERANCE = 100, 1e-6, 1e-12  # the last in nats, of what another step would gain
 
