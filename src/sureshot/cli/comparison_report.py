@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sureshot.cli.comparison_tables import Better, ComparisonTable, comparison_tables
+from sureshot.cli.comparison_tables import comparison_tables, measured
 from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
 from sureshot.cli.few_shot_report import (
     READ_RELIABILITY,
     VARIANTS,
-    measured,
     robustness_note,
     robustness_pictures,
     task_name,
 )
-from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
+from sureshot.meta.evaluation import Comparison, Evaluation
 from sureshot.report import Picture, Report, Table, environment, write_report
-from sureshot.report.content import Cell, as_sentence
+from sureshot.report.content import Better, Cell, as_sentence
 from sureshot.report.few_shot_plots import difference_intervals, reliability_panels
 
 
@@ -35,22 +34,16 @@ def write_comparison_page(
             f"{as_sentence(description)}. {some.n_tasks:,} tasks of the {split} classes, seed {some.seed}, "
             "the same for all."
         ),
-        summary=_shown(first),
+        summary=first,
         model={
             name: f"{one.path}, {one.episodes:,} training episodes, {_settings(one)}" for name, one in loaded.items()
         },
         environment=environment(),
         command=command_line(),
-        tables=(*map(_shown, others), *_tables_of_corruptions(found.evaluations)),
+        tables=(*others, *_tables_of_corruptions(found.evaluations)),
         pictures=tuple(_comparison_pictures(found)),
     )
     return write_report(folder, report)
-
-
-def _shown(table: ComparisonTable) -> Table:
-    """As a page has it."""
-    rows = (tuple(measured(cell) if isinstance(cell, Estimate) else cell for cell in row) for row in table.rows)
-    return Table(table.columns, tuple(rows), better=table.better, note=table.note, heading=table.heading)
 
 
 def _tables_of_corruptions(evaluations: Mapping[str, Evaluation]) -> list[Table]:

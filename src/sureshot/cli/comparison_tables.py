@@ -1,77 +1,66 @@
-"""What ``meta-compare`` shows, in a terminal and on a page alike: tables of several learners on the same tasks."""
+"""Tables of several learners on the same tasks, which ``meta-compare`` shows in a terminal and on a page alike."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, OutOfEpisode
-
-Better = Literal["higher", "lower"] | None
-Cell = str | float | Estimate | None
+from sureshot.report import Measured, Table
+from sureshot.report.content import Better, Cell
 
 SCORES = (("nll", "NLL"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE"))
 
 
-@dataclass(frozen=True)
-class ComparisonTable:
-    """One row for each learner."""
-
-    heading: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    better: tuple[Better, ...]  # of the columns, what is better
-    note: str
-
-
-def comparison_tables(found: Comparison) -> list[ComparisonTable]:
+def comparison_tables(found: Comparison) -> list[Table]:
     """All that was measured: calibration, differences, the same after one temperature, detection, and time."""
     tables = [_calibration(found.evaluations, "none"), _differences(found)]
     tables += [_calibration(found.evaluations, "temperature"), _detection_and_time(found.evaluations)]
     return [table for table in tables if table is not None]
 
 
-def _calibration(evaluations: Mapping[str, Evaluation], variant: str) -> ComparisonTable | None:
+def _calibration(evaluations: Mapping[str, Evaluation], variant: str) -> Table | None:
     first, tempered = next(iter(evaluations.values())), variant == "temperature"
     if tempered and first.temperature is None:
         return None
     rows = []
     for name, one in evaluations.items():
         calibration = one.calibration.get(variant)
-        scores = (None if calibration is None else getattr(calibration, score) for score, _ in SCORES)
+        scores = (None if calibration is None else measured(getattr(calibration, score)) for score, _ in SCORES)
         known = None if calibration is None else calibration.temperature
-        rows.append((name, known if tempered else one.accuracy.over_episodes, *scores))
+        rows.append((name, known if tempered else measured(one.accuracy.over_episodes), *scores))
     given = f"{first.n_tasks:,} tasks, the same for all. Probabilities as the learners give them. "
-    return ComparisonTable(
-        "Calibration after temperature scaling" if tempered else "Accuracy and calibration",
+    return Table(
         ("learner", "temperature" if tempered else "accuracy", *(label for _, label in SCORES)),
         tuple(rows),
         (None, None if tempered else "higher", "lower", "lower", "lower", "lower"),
         temperature_note(first) if tempered else given + "± is the standard error, with tasks as units.",
+        "Calibration after temperature scaling" if tempered else "Accuracy and calibration",
     )
 
 
-def _differences(found: Comparison) -> ComparisonTable | None:
+def _differences(found: Comparison) -> Table | None:
     differences = found.differences
     if not differences:
         return None
-    rows = tuple((name, one.accuracy, one.nll, one.auroc, one.own_auroc) for name, one in differences.items())
-    measured = [k for k in range(5) if any(row[k] is not None for row in rows)]
+    rows = [
+        (name, *(None if one is None else measured(one) for one in (of.accuracy, of.nll, of.auroc, of.own_auroc)))
+        for name, of in differences.items()
+    ]
+    there = [k for k in range(5) if any(row[k] is not None for row in rows)]
     columns = ("learner", "accuracy", "NLL", "AUROC by logit", "AUROC, own score")
-    return ComparisonTable(
-        f"Differences from {found.reference}, paired task by task",
-        tuple(columns[k] for k in measured),
-        tuple(tuple(row[k] for k in measured) for row in rows),
-        (None,) * len(measured),
+    return Table(
+        tuple(columns[k] for k in there),
+        tuple(tuple(row[k] for k in there) for row in rows),
+        (None,) * len(there),
         f"The learner less {found.reference}, averaged over the same tasks; ± is the standard error of that "
         "difference. Higher accuracy and AUROC and lower NLL are better.",
+        f"Differences from {found.reference}, paired task by task",
     )
 
 
-def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> ComparisonTable:
+def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> Table:
     first = next(iter(evaluations.values()))
     columns: list[tuple[str, Better]] = [("learner", None), ("batches' deviation", None)]
     has_own = any(one.out_of_episode is not None and one.out_of_episode.own_auroc for one in evaluations.values())
@@ -87,7 +76,7 @@ def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> ComparisonTabl
         if one.out_of_episode is not None:
             scores = one.out_of_episode.scores
             for score in (one.out_of_episode.primary, *([OWN_SCORE] if has_own else [])):
-                row += [scores[score].per_episode, scores[score].pooled] if score in scores else [None, None]
+                row += [measured(scores[score].per_episode), scores[score].pooled] if score in scores else [None, None]
         if one.time is not None:
             row += [1000 * one.time.single, 1000 * one.time.batched]
         rows.append(tuple(row))
@@ -99,20 +88,24 @@ def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> ComparisonTabl
             f"Times: median to adapt to a task and predict its {first.time.queries} queries, embeddings given, "
             f"{first.time.device}, {first.time.threads} thread(s)."
         )
-    return ComparisonTable(
-        "Spread, detection and time",
+    return Table(
         tuple(column for column, _ in columns),
         tuple(rows),
         tuple(better for _, better in columns),
         " ".join(notes),
+        "Spread, detection and time",
     )
 
 
-def with_error(estimate: Estimate) -> str:
+def measured(estimate: Estimate) -> Measured:
+    """An estimate as a cell."""
+    return Measured(estimate.mean, estimate.standard_error)
+
+
+def with_error(value: Measured | Estimate) -> str:
     """With four digits; a single task has no error."""
-    if math.isnan(estimate.standard_error):
-        return f"{estimate.mean:.4f}"
-    return f"{estimate.mean:.4f} ± {estimate.standard_error:.4f}"
+    mean, error = value if isinstance(value, Measured) else measured(value)
+    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} ± {error:.4f}"
 
 
 def temperature_note(found: Evaluation) -> str:

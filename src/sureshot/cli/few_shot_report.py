@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sureshot.cli.comparison_tables import SCORES, detection_note, temperature_note
+from sureshot.cli.comparison_tables import SCORES, detection_note, measured, temperature_note
 from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
-from sureshot.meta.evaluation import Estimate, Evaluation
+from sureshot.meta.evaluation import Evaluation
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, PRIMARY_SCORE
-from sureshot.report import Measured, Picture, Report, Table, Tile, environment, write_report
+from sureshot.report import Picture, Report, Table, Tile, environment, write_report
 from sureshot.report.content import Cell, as_sentence, confidence_in_words
 from sureshot.report.few_shot_plots import severity_lines
 from sureshot.report.plots import outlier_histogram, reliability_diagram
@@ -169,11 +169,6 @@ def robustness_note(found: Evaluation) -> str:
     assert found.robustness is not None
     which = "support and query images" if found.robustness.corrupted == "both" else "query images"
     return f"The first {found.robustness.n_tasks:,} tasks with all {which} corrupted; changes are paired."
-
-
-def measured(estimate: Estimate) -> Measured:
-    """An estimate as a cell."""
-    return Measured(estimate.mean, estimate.standard_error)
 
 
 def task_name(found: Evaluation) -> str:

@@ -80,9 +80,9 @@ def _folder(path: Path) -> str:
 
 def _print(found: Comparison) -> None:
     from sureshot.cli.comparison_tables import comparison_tables, with_error
-    from sureshot.meta.evaluation import Estimate
+    from sureshot.report import Measured
 
     for table in comparison_tables(found):
-        rows = [[with_error(cell) if isinstance(cell, Estimate) else cell for cell in row] for row in table.rows]
+        rows = [[with_error(cell) if isinstance(cell, Measured) else cell for cell in row] for row in table.rows]
         console.print_table(table.columns, rows, table.heading)
         console.print_text(table.note)

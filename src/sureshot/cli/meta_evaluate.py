@@ -46,14 +46,11 @@ def meta_evaluate(
 
             with console.told_anyway(lambda: _print(found, summary), as_json):
                 summary["report"] = str(write_evaluation_page(found, loaded, data.description, asked.split, report))
-        if as_json:
-            console.print_json(summary)
-        else:
-            _print(found, summary)
+        console.tell(summary, lambda summary: _print(found, summary), as_json)
 
 
 def _print(found: Evaluation, summary: dict[str, Any]) -> None:
-    from sureshot.cli.comparison_tables import with_error
+    from sureshot.cli.comparison_tables import SCORES, with_error
 
     accuracy = found.accuracy
     right = with_error(accuracy.over_episodes)
@@ -68,7 +65,7 @@ def _print(found: Evaluation, summary: dict[str, Any]) -> None:
         rows.append(("deviation of batches", f"{accuracy.batch_deviation:.4f}  ({n_batches} batches of episodes)"))
     for name, calibration in found.calibration.items():
         suffix = "" if name == "none" else f" (temperature {calibration.temperature:.3f})"
-        for score, label in (("nll", "NLL (nats)"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE")):
+        for score, label in (("nll", "NLL (nats)"), *SCORES[1:]):
             rows.append((label + suffix, with_error(getattr(calibration, score))))
     if found.out_of_episode is not None:
         for score, detection in found.out_of_episode.scores.items():

@@ -28,6 +28,7 @@ class Measured(NamedTuple):
 
 
 Cell = str | int | float | Measured | None
+Better = Literal["higher", "lower"] | None
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Table:
     # One cell for each column: text, a number, a `Measured`, or None for "not applicable".
     rows: tuple[tuple[Cell, ...], ...]
     # For each column "higher", "lower" or None; the best number of such a column is set in bold. Empty: none.
-    better: tuple[Literal["higher", "lower"] | None, ...] = ()
+    better: tuple[Better, ...] = ()
     note: str = ""  # stands beneath: what was measured, how often, on what
     heading: str = "Summary"
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sureshot.metrics import (
@@ -31,8 +29,8 @@ from sureshot.persistence import written_whole
 from sureshot.report import plots
 from sureshot.report.content import (
     Cell,
-    Confusion,
     Measured,
+    Picture,
     Predictions,
     Report,
     Table,
@@ -50,17 +48,6 @@ CONFUSION_NAME = "confusion.csv"
 """Beside the page: how many rows of each class were given each class, a row for each true one, unknown ones last."""
 
 _ROUNDING = 1e-12  # of sums of numbers about one
-
-
-class Drawing(NamedTuple):
-    """One figure as the page shows it."""
-
-    heading: str
-    uri: str
-    width: int  # pixels of the page, half of the file's
-    wide: bool  # takes a line of its own
-    alternative: str
-    explanation: str
 
 
 class ShownCell(NamedTuple):
@@ -96,6 +83,8 @@ def render(report: Report) -> str:
     """The page as text."""
     source = files("sureshot.report").joinpath(FILE_NAME).read_text(encoding="utf-8")
     engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    engine.filters["data_uri"] = plots.figure_to_data_uri
+    engine.globals |= {"PIXELS_PER_INCH": plots.PIXELS_PER_INCH, "HALF": plots.HALF}
     predictions = report.predictions
     view = digest(predictions) if predictions is not None else None
     context: dict[str, object] = {
@@ -106,18 +95,17 @@ def render(report: Report) -> str:
         "environment": [(name, _text(value)) for name, value in report.environment.items()],
         "verdict": report.verdict,
         "tiles": list(report.tiles),
-        "drawings": [],
         "classes": None,
         "confusion_name": CONFUSION_NAME,
         "pairs": None,
         "uncertain": None,
         "outlying": None,
     }
-    drawings: list[Drawing] = []
+    pictures: list[Picture] = []
     if predictions is not None and view is not None:
         context["verdict"] = report.verdict or _verdict(view)
         context["tiles"] = [*report.tiles, *_tiles(view)]
-        drawings += _prediction_drawings(view)
+        pictures += _prediction_pictures(view)
         context["uncertain"] = _rows(predictions, view, view.uncertainty, report.n_shown)
         if view.outlier_score is not None:
             context["outlying"] = _rows(predictions, view, view.outlier_score, report.n_shown)
@@ -125,21 +113,21 @@ def render(report: Report) -> str:
             p, predicted, truth = view.labelled
             context["classes"] = _class_lines(p, truth, np.asarray(predictions.classes).tolist())
             pairs = worst_pairs(truth, predicted, predictions.classes)
-            context["pairs"] = _pair_lines(pairs[: report.n_shown])
+            context["pairs"] = pairs[: report.n_shown]
             context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
     if report.trace is not None:
         values = np.asarray(report.trace.values)
         steps = "1 step" if values.size == 1 else f"{values.size} steps"
         span = f"From {values[0]:.6g} to {values[-1]:.6g} in {steps}"
-        drawings.append(
-            _drawing(
+        pictures.append(
+            Picture(
                 f"Trace: {report.trace.name}",
                 plots.objective_trace(values, report.trace.name),
                 f"{report.trace.name}. {span}",
                 f"{span}. A flat end means it has converged.",
             )
         )
-    context["drawings"] = [*drawings, *(_drawing(*picture) for picture in report.pictures)]
+    context["pictures"] = [*pictures, *report.pictures]
     return engine.from_string(source).render(context)
 
 
@@ -172,10 +160,10 @@ def _tiles(view: View) -> list[Tile]:
     return tiles
 
 
-def _prediction_drawings(view: View) -> list[Drawing]:
+def _prediction_pictures(view: View) -> list[Picture]:
     if view.labelled is None:
         return [
-            _drawing(
+            Picture(
                 "Confidence histogram",
                 plots.confidence_histogram(view.confidence),
                 "Histogram of the largest probability of each row",
@@ -184,16 +172,16 @@ def _prediction_drawings(view: View) -> list[Drawing]:
         ]
     p, predicted, truth = view.labelled
     curve, risk = reliability_curve(p, truth), selective_risk(p, truth)
-    drawings = [
-        _drawing(*reliability_picture("Reliability diagram", curve)),
-        _drawing(
+    pictures = [
+        reliability_picture("Reliability diagram", curve),
+        Picture(
             "Confidence histogram",
             plots.confidence_histogram(view.confidence[view.known], predicted == truth),
             "Histogram of the largest probability of each row, right and wrong answers apart",
             "Wrong answers should be rare at the right end. "
             "The two lines coincide when confidence is right on average.",
         ),
-        _drawing(
+        Picture(
             "Answering only when sure",
             plots.risk_coverage(risk),
             f"Fraction wrong against the fraction answered, area {risk.area:.4f}",
@@ -201,21 +189,15 @@ def _prediction_drawings(view: View) -> list[Drawing]:
         ),
     ]
     if view.outlier_scores is not None:
-        drawings.append(
-            _drawing(
+        pictures.append(
+            Picture(
                 "Known and unknown",
                 plots.outlier_histogram(*view.outlier_scores),
                 "Histogram of outlier scores of known and of unknown classes",
                 "The less the two overlap, the better rows of unknown classes can be told.",
             )
         )
-    return drawings
-
-
-def _drawing(heading: str, figure: Figure, alternative: str, explanation: str) -> Drawing:
-    width = round(figure.get_figwidth() * plots.PIXELS_PER_INCH)
-    wide = figure.get_figwidth() > plots.HALF
-    return Drawing(heading, plots.figure_to_data_uri(figure), width, wide, alternative, explanation)
+    return pictures
 
 
 def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_shown: int) -> list[dict[str, object]]:
@@ -259,19 +241,6 @@ def _class_lines(p: NDArray[np.float64], truth: NDArray[np.int64], classes: list
             "recall": _text(None if np.isnan(found.recall[c]) else float(found.recall[c])),
         }
         for c, name in enumerate(classes)
-    ]
-
-
-def _pair_lines(pairs: Sequence[Confusion]) -> list[dict[str, object]]:
-    return [
-        {
-            "true": str(pair.true),
-            "predicted": str(pair.predicted),
-            "count": pair.count,
-            "share": f"{pair.share:.0%}",
-            "width": f"{100 * pair.share:.0f}",
-        }
-        for pair in pairs
     ]
 
 
