@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from sureshot.data.image_tables import is_image_source, load_image_table
+from sureshot.data.file_kinds import is_image_source
+from sureshot.data.image_tables import load_image_table
 from sureshot.data.root import DataError
 
 
@@ -98,13 +98,3 @@ def test_of_a_split_one_part_is_wanted(tmp_path: Path, parts: tuple[str, ...], w
         draw(tmp_path / part / "c" / "1.png", 1)
     with pytest.raises(DataError, match=r"name one of them, .*train"):
         load_image_table(tmp_path, (1, 8, 8), with_labels=with_labels)
-
-
-def test_names_that_cannot_be_written(tmp_path: Path) -> None:
-    place = tmp_path / os.fsdecode(b"z\xff")
-    try:
-        draw(place / "1.png", 1)
-    except OSError:
-        pytest.skip("this file system has no such names")
-    with pytest.raises(DataError, match="not UTF-8"):
-        load_image_table(place, (1, 8, 8), with_labels=False)

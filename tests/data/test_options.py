@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from sureshot.data import FEW_SHOT_NAMES
-from sureshot.data.call_options import check_values
 from sureshot.data.few_shot import _ASSEMBLERS
+from sureshot.data.typed_values import check_values
 
 
 @pytest.mark.parametrize("name", FEW_SHOT_NAMES)

@@ -273,16 +273,11 @@ def test_classes_that_may_be_gaps_are_told(tmp_path: Path, label: str, caplog: p
     assert f"in column 'y' '{label}' is a class, of 1 rows" in caplog.text
 
 
-def test_what_a_parquet_file_says_beside_its_columns_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    fields = [arrow.field("size", arrow.float64(), metadata={"unit": "mm"}), arrow.field("kind", arrow.string())]
-    schema = arrow.schema(fields, metadata={"source": "station 7"})
-    arrow.parquet.write_table(arrow.table({"size": [1.0, 2.0], "kind": ["a", "b"]}, schema), tmp_path / "u.parquet")
+def test_the_index_of_a_parquet_file_is_no_feature(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"a": [1, 2], "y": ["p", "q"]}, index=pd.Index([3, 4], name="patient"))
     frame.to_parquet(tmp_path / "t.parquet")
     with caplog.at_level(logging.INFO):
-        load_table(tmp_path / "u.parquet", "kind")
-        assert "which are not used: size (unit: mm), source: station 7" in caplog.text
         load_table(tmp_path / "t.parquet", "y")
     assert "the index (patient) names rows and is not learnt from" in caplog.text
 

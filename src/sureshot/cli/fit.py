@@ -97,7 +97,7 @@ def read_labelled(
     """Rows and labels of a file, or images and their folders' names, for learning; groups of rows with columns only."""
     from sureshot.data import DataError
     from sureshot.data.checks import listed
-    from sureshot.data.image_tables import is_image_source
+    from sureshot.data.file_kinds import is_image_source
 
     names = how.check(path, target)
     if is_image_source(path):

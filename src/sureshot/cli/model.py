@@ -16,7 +16,8 @@ from sureshot.cli.reading import Reading, naming
 from sureshot.data import DataTable
 from sureshot.data.cells import IGNORE, in_one_way
 from sureshot.data.checks import listed
-from sureshot.data.image_tables import is_image_source, load_image_table
+from sureshot.data.file_kinds import is_image_source
+from sureshot.data.image_tables import load_image_table
 from sureshot.data.remembered import Remembered, folded
 from sureshot.data.root import DataError
 from sureshot.data.tables import META_PREFIX, columns_of_classes

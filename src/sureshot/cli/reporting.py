@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sureshot import metrics
 from sureshot.cli.console import command_line
 from sureshot.cli.driving_rows import Drivers, drivers_of, tables_of_driving_rows
+from sureshot.cli.evaluate import scores_of_classes
 from sureshot.cli.model import keeps_ids
 from sureshot.cli.reading import take
-from sureshot.cli.row_scores import scores_of_classes
 from sureshot.estimators.outliers import Spread
 from sureshot.progress import stage
 from sureshot.report import Predictions, Report, Table, Trace, environment, write_report

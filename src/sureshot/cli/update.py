@@ -59,7 +59,7 @@ def update(
         from sureshot.cli.reading import remark_on_spelling
         from sureshot.data.cells import in_one_way
         from sureshot.data.checks import listed
-        from sureshot.data.image_tables import is_image_source
+        from sureshot.data.file_kinds import is_image_source
         from sureshot.estimators.gp.classifier import GPClassifier
 
         known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from sureshot.data.archives import read_arrays
-from sureshot.data.image_strips import read_strips
+from sureshot.data.image_files import read_strips
 from sureshot.data.images import labelled_images
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError, Root, data_file, data_root

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sureshot.data.embeddings import read_npz
+from sureshot.data.archives import read_arrays
 from sureshot.data.root import DataError, Root, data_file
 
 CLINC150_FILE = "clinc150_minilm.npz"
@@ -46,15 +46,13 @@ class Clinc150:
 def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> Clinc150:
     """CLINC150 as embeddings of the encoder all-MiniLM-L6-v2, unit length up to rounding to float16."""
     path = data_file(CLINC150_FILE, root, _CLINC150_LAYOUT)
-    beside = ("split", "split_names", "intent_names")
-    X, y, _ = read_npz(path, beside=beside)
-    with np.load(path, allow_pickle=False) as archive:
-        missing = [name for name in beside if name not in archive.files]
-        if missing or y is None:
-            raise DataError(f"{path} has no array {', '.join(missing) or 'label'}: {_CLINC150_LAYOUT}")
-        split = archive["split"]
-        split_names = [str(name) for name in archive["split_names"]]
-        intents = tuple(str(name) for name in archive["intent_names"])
+    try:
+        arrays = read_arrays(path, ("embedding", "label", "split", "split_names", "intent_names"))
+    except DataError as error:
+        raise DataError(f"{error}; {_CLINC150_LAYOUT}") from None
+    X, y, split = arrays["embedding"], arrays["label"], arrays["split"]
+    split_names = [str(name) for name in arrays["split_names"]]
+    intents = tuple(str(name) for name in arrays["intent_names"])
     if X.shape != (23700, 384) or len(intents) != 150 or set(split_names) != set(_CLINC150_SIZES):
         raise DataError(f"{path}: shape {X.shape} with {len(intents)} intents, expected (23700, 384) with 150")
     rows = {name: np.flatnonzero(split == i) for i, name in enumerate(split_names)}

@@ -9,7 +9,6 @@ all other arrays (a ``split``, say) are left alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,6 @@ def read_npz(
     target: str | None = None,  # the array of labels; by default y or label, if there
     *,
     allow_missing: bool = False,  # keep NaN, otherwise an error
-    beside: Collection[str] = (),
 ) -> tuple[
     np.ndarray,  # (N, D)
     np.ndarray | None,  # (N,)
@@ -38,7 +36,7 @@ def read_npz(
 ]:
     """Rows, labels and feature names of an NPZ file; float16 becomes float32, other numbers but float32 float64.
 
-    Arrays that are known to be ``beside`` these go unmentioned; the log says which others are left alone.
+    The log names the arrays that are left alone.
     """
     with opened(path, "write it with numpy.savez(path, X=X, y=y)") as archive:
         names = list(archive.files)
@@ -51,7 +49,7 @@ def read_npz(
         X = _array(archive, path, x_name)
         y = None if y_name is None else _array(archive, path, y_name)
         features = _array(archive, path, _NAMES) if _NAMES in names else None
-    others = [name for name in names if name not in {x_name, y_name, _NAMES, *beside}]
+    others = [name for name in names if name not in {x_name, y_name, _NAMES}]
     if others:
         _log.info("%s: left the arrays %s alone", path, listed(others))
     X = _check_matrix(path, x_name, X, allow_missing)

@@ -28,13 +28,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sureshot.data.call_options import check_call_options, check_values
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
 from sureshot.data.checks import near
 from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
+from sureshot.data.typed_values import check_call_options, check_values
 
 __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
 

@@ -6,6 +6,7 @@ are turned upright as their EXIF data say, transparent images lie on white.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from sureshot.data.checks import reason
 from sureshot.data.root import DataError
+
+STRIP_SIDE = 32  # pixels
 
 
 def read_images(
@@ -60,3 +63,27 @@ def _on_white(image: Image.Image) -> Image.Image:
         return image
     visible = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", visible.size, "white"), visible)
+
+
+def read_strips(
+    path: Path,  # for messages
+    jpeg: np.ndarray,  # uint8, one file after another
+    offset: np.ndarray,  # (K + 1,), their bounds
+    class_names: Sequence[str],  # K
+) -> np.ndarray:
+    """Images kept as one JPEG for each class, 32 pixels wide, below one another; (N, 32, 32, 3) uint8, by class."""
+    bounds = zip(offset[:-1].tolist(), offset[1:].tolist(), class_names, strict=True)
+    return np.concatenate([_strip(path, jpeg[start:stop], name) for start, stop, name in bounds])
+
+
+def _strip(path: Path, data: np.ndarray, name: str) -> np.ndarray:
+    try:
+        with Image.open(io.BytesIO(data.tobytes())) as file:
+            strip = np.asarray(file.convert("RGB"))
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        raise DataError(
+            f"{path}: the strip of class {name} is no image ({reason(error)}): fetch or write it again"
+        ) from None
+    if strip.shape[1] != STRIP_SIDE or strip.shape[0] % STRIP_SIDE:
+        raise DataError(f"{path}: the strip of class {name} is {strip.shape[1]} x {strip.shape[0]}, expected 32 x 32 n")
+    return strip.reshape(-1, STRIP_SIDE, STRIP_SIDE, 3)

@@ -8,13 +8,11 @@ was trained on (margins cut off, dark ink on paper inverted) is up to the caller
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 import numpy as np
 
 from sureshot.data.checks import check_exists, listed
-from sureshot.data.file_kinds import is_image_source as is_image_source
 from sureshot.data.image_files import read_images
 from sureshot.data.image_folders import PARTS, class_folders, image_files, images_in, sub_folders
 from sureshot.data.root import DataError
@@ -53,7 +51,6 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
         labels = np.repeat(np.array(names), [len(found) for found in inside])
     else:
         files = [file for place in (path, *folders) for file in images_in(place)]
-    _check_names(files)
     _note_others(path, files)
     return files, labels
 
@@ -85,14 +82,6 @@ def load_image_table(
     planes = pixels if channels == 1 else np.moveaxis(pixels, -1, 1)
     names = [file.name if path == file else file.relative_to(path).as_posix() for file in files]
     return DataTable(planes.reshape(len(files), -1), labels, None, np.array(names, dtype=object))
-
-
-def _check_names(files: list[Path]) -> None:
-    for file in files:
-        try:
-            str(file).encode("utf-8")
-        except UnicodeEncodeError:
-            raise DataError(f"{os.fsencode(file)!r}: a name that is not UTF-8 cannot be written; rename it") from None
 
 
 def _note_others(path: Path, files: list[Path]) -> None:

@@ -23,9 +23,8 @@ import numpy as np
 import torch
 
 from sureshot.data.archives import read_arrays
-from sureshot.data.image_files import read_images
+from sureshot.data.image_files import read_images, read_strips
 from sureshot.data.image_folders import PARTS
-from sureshot.data.image_strips import read_strips
 from sureshot.data.images import labelled_images
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.lists import read_columns

@@ -1,4 +1,4 @@
-"""Parquet files: their columns, levels of their index among them where asked for, and what they say beside both."""
+"""Parquet files: their columns, and levels of their index among them where asked for."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import importlib.util
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from sureshot.data.checks import check_names, listed, reason
-from sureshot.data.remembered import ATTRIBUTE
 from sureshot.data.root import DataError
 
 _log = logging.getLogger(__name__)
-
-_OF_PROGRAMS = frozenset((b"pandas", b"ARROW:schema", b"huggingface", b"PANDAS_ATTRS"))
-_OF_ARROW = ("PARQUET:", "ARROW:")
 
 
 def read_parquet(path: Path, index: Sequence[str] | None) -> pd.DataFrame:
@@ -41,24 +36,4 @@ def read_parquet(path: Path, index: Sequence[str] | None) -> pd.DataFrame:
             "%s: the index (%s) names rows and is not learnt from; reset_index() before writing makes columns of it",
             *(path, listed(unused)),
         )
-    _mention_notes(path, frame.attrs)
     return frame
-
-
-def _mention_notes(path: Path, attributes: dict[Any, Any]) -> None:
-    """Metadata of a file and its columns, such as units, which are shown and not used."""
-    import pyarrow.parquet as pq
-
-    schema = pq.read_schema(path)
-    of_columns = {field.name: _as_text(field.metadata) for field in schema if field.metadata}
-    found = [f"{name} ({text})" for name, text in of_columns.items() if text]
-    further = {key: value for key, value in (schema.metadata or {}).items() if key not in _OF_PROGRAMS}
-    found += [_as_text(further)] if further else []
-    found += [f"{key}: {value}" for key, value in attributes.items() if key != ATTRIBUTE]
-    if found:
-        _log.info("%s: metadata of columns, which are not used: %s", path, listed(found))
-
-
-def _as_text(notes: dict[bytes, bytes]) -> str:
-    texts = ((key.decode(errors="replace"), value.decode(errors="replace")) for key, value in notes.items())
-    return ", ".join(f"{key}: {value}" for key, value in texts if not key.startswith(_OF_ARROW))

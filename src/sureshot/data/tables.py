@@ -29,14 +29,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.cells import is_numeric
+from sureshot.data.cells import holds_truths, is_numeric
 from sureshot.data.checks import check_class_labels, listed, near
 from sureshot.data.csv_files import Codes, header_in_doubt, open_text, read_csv, read_header
 from sureshot.data.delimited import ANY, TextFormat, any_column, no_column
 from sureshot.data.embeddings import read_npz
 from sureshot.data.excel_files import read_excel
 from sureshot.data.file_kinds import EXCEL, check_table_file
-from sureshot.data.file_kinds import table_suffix as table_suffix
 from sureshot.data.parquet_files import read_parquet
 from sureshot.data.remembered import ATTRIBUTE, Remembered, folded, spelt
 from sureshot.data.root import DataError
@@ -376,7 +375,7 @@ def _features(
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
     X = frame[chosen]
     is_number = {name: is_numeric(X[name]) or X[name].isna().all() for name in chosen}  # an empty column is no text
-    other = [name for name in chosen if not (is_number[name] or (not mixed and _holds_truths(X[name])))]
+    other = [name for name in chosen if not (is_number[name] or (not mixed and holds_truths(X[name])))]
     if other and not mixed:
         cell = _first_other(X[other[0]])
         advice = "correct the cells, drop the column, or prefix its name with meta_ to leave it out"
@@ -413,11 +412,6 @@ def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str
         )
     if unexpected:
         _log.info("%s: ignored columns that the model does not know: %s", path, listed(unexpected))
-
-
-def _holds_truths(column: pd.Series) -> bool:
-    """Whether all cells that are there are truth values."""
-    return pd.api.types.is_object_dtype(column.dtype) and all(isinstance(cell, bool) for cell in column.dropna())
 
 
 def _first_other(column: pd.Series) -> str:

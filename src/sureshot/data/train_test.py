@@ -27,7 +27,7 @@ from sureshot.data.checks import near
 from sureshot.data.cifar import load_cifar10, load_cifar10_subset, load_cifar100
 from sureshot.data.class_splits import shuffled
 from sureshot.data.cub import load_cub
-from sureshot.data.labelled import LabelledSet
+from sureshot.data.labelled import LabelledSet, places_within_classes
 from sureshot.data.mini_imagenet import load_miniimagenet32, load_whole_miniimagenet
 from sureshot.data.omniglot import load_omniglot
 from sureshot.data.root import DataError, Root
@@ -63,10 +63,7 @@ def _omniglot_drawers(root: Root) -> tuple[LabelledSet, LabelledSet]:
     """A hundred characters of all alphabets, chosen once and for all; the first drawings of each to train on."""
     images = load_omniglot(root).images
     chosen = images.select_classes(np.sort(shuffled(images.n_classes, 0)[:_CHARACTERS]).tolist())
-    order = chosen.y.argsort(stable=True)
-    sizes = chosen.class_sizes
-    place = torch.empty_like(chosen.y)
-    place[order] = torch.arange(len(chosen)) - (sizes.cumsum(0) - sizes)[chosen.y[order]]
+    place = places_within_classes(chosen.y, torch.arange(len(chosen)))
     return chosen.select_rows(place < _DRAWINGS), chosen.select_rows(place >= _DRAWINGS)
 
 

@@ -5,21 +5,25 @@ refused by name where it is read, not where it first breaks an operation, or nev
 as true, the text ``"12"`` as a list of two labels. What a setting takes is said once, by the annotation of a field of a
 dataclass or of a keyword argument; a type that is new to annotations needs a row in the table below. Ranges (a seed is
 not negative) are checked where settings are used.
+
+Data sets and methods are chosen by name, and their options are the keyword arguments of what makes them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from sureshot.data.checks import near
+from sureshot.data.checks import listed, near
+from sureshot.data.root import DataError
 
 
 def typed_value(
@@ -51,6 +55,34 @@ def typed_value(
         return kind(value) if kind in (bool, int, float) else value
     choices = near(value, of) if kind is Literal and isinstance(value, str) else ""
     raise ValueError(f"{where} must be {_in_words(hint)}, got {reprlib.repr(value)}{choices}")
+
+
+def check_call_options(
+    name: str,  # what is being made, for messages
+    make: Callable[..., object],  # a function, or a class with annotated arguments
+    options: Mapping[str, object],
+    given_otherwise: Collection[str] = (),  # its arguments that are no options
+) -> None:
+    """Refuse unknown options, options that are missing, and values of another type than the annotations say."""
+    parameters = {key: value for key, value in inspect.signature(make).parameters.items() if key not in given_otherwise}
+    for option in options:
+        if option not in parameters:
+            known = listed(list(parameters)) or "none"
+            raise DataError(f"{name} has no option {option!r}{near(str(option), parameters)}; options: {known}")
+    absent = [key for key, value in parameters.items() if value.default is value.empty and key not in options]
+    if absent:
+        raise DataError(f"{name} needs the option {listed(absent)}")
+    check_values(name, make, options)
+
+
+def check_values(name: str, make: Callable[..., object], options: Mapping[str, object]) -> None:
+    """Refuse values of another type than the annotations of what takes them say."""
+    hints = get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+    for option, value in options.items():
+        try:
+            typed_value(option, hints[option], value)
+        except ValueError as error:
+            raise DataError(f"{name}: {error}") from None
 
 
 def _is_range(hint: Any) -> bool:

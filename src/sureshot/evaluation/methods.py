@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from sklearn.base import clone
 
-from sureshot.data.call_options import check_call_options
 from sureshot.data.checks import near
+from sureshot.data.typed_values import check_call_options
 from sureshot.incremental.baselines import BASELINES, make_baseline
 from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory, SessionMethod

@@ -29,7 +29,6 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from sureshot.data.call_options import check_call_options, check_values
 from sureshot.data.checks import check_class_labels, listed, near
 from sureshot.data.class_splits import shuffled
 from sureshot.data.clinc150 import load_clinc150
@@ -39,6 +38,7 @@ from sureshot.data.labelled import LabelledSet, places_within_classes
 from sureshot.data.mini_imagenet import load_miniimagenet32, load_whole_miniimagenet
 from sureshot.data.root import DataError, Root
 from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists, miniimagenet_lists
+from sureshot.data.typed_values import check_call_options, check_values
 from sureshot.incremental.sessions import Session, Sessions, session_classes
 
 

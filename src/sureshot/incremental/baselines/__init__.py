@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sureshot.data.call_options import check_call_options
 from sureshot.data.checks import listed, near
+from sureshot.data.typed_values import check_call_options
 from sureshot.incremental.baselines.base import Baseline
 from sureshot.members import members
 
