@@ -31,9 +31,7 @@ from sureshot.progress import report
 FEWEST_CLASSES, FEWEST_ASKED = 10, 60
 """Classes of which rows can be asked for, and such rows, without which only the temperature is learnt by sessions.
 
-A quarter of a class's rows are asked for. With fewer than sixty in all they misjudge tails, temperature and when to
-stop: digits by 4, 6 and 8 rows a class have a log loss of .54, .49 and .37 without, .88, 1.05 and .74 with them, 40
-intents by four .20 and .44. With a hundred rows of ten classes learning pays: .34 in place of .50 on pen digits."""
+A quarter of a class's rows are asked for; fewer than sixty in all misjudge tails, temperature and when to stop."""
 
 SEVERAL_ROWS = 3
 """Rows of a class from which on it says how rows of a class spread; a few classes of two say it worse than many of one.
@@ -51,10 +49,7 @@ NETWORK_SHRINKAGE = 0.1
 """Share of the isotropic part in the covariance within classes, where a network has learnt them.
 
 Directions in which its rows hardly vary still separate classes that it was not trained on; half of the mean variance,
-the usual share, drowns them, and without any share they make a few rows sure of a wrong class. Of a network of forty of
-mini-ImageNet's base classes, for which twenty others arrived, .192 of the rows were named right without, .198 by a
-tenth and .195 by half of it, with a log loss of 3.16, 3.14 and 3.13; of one twice as wide .192, .188 and (by a third)
-.182, with 3.19, 3.17 and 3.16.
+the usual share, drowns them, and without any share they make a few rows sure of a wrong class.
 """
 
 _RATE = 1e-2  # of Adam; for the basis relative to the mean size of its entries
@@ -98,7 +93,7 @@ def _teach(y: Tensor) -> Tensor:
     """Rows (N,) bool to learn from: not those of classes of one, where at least as many have `SEVERAL_ROWS`.
 
     A single row says little of its class, and is taken for its mean all the same; to leave it to the other classes to
-    say what it is worth is what later sessions do. Ten intents of fifty rows and ten of one: log loss .30, not .58.
+    say what it is worth is what later sessions do.
     """
     counts = torch.bincount(y)
     several, single = int((counts >= SEVERAL_ROWS).sum()), int((counts == 1).sum())
@@ -114,10 +109,9 @@ def learn_with_unseen(
     """Covariances, and what learnt rows are worth (`worth_of`).
 
     `FEWEST_CLASSES` classes or more must have `FEWEST_UNSEEN` unseen rows or more. Covariances are moments of all rows:
-    learning by sessions would teach what tells the network's own classes apart, which it knows already (where two of
-    five draws went on learning, .281 of rows were named right at a log loss of 2.77; five without, .288 to .294 and
-    2.71). Every class is new in turn, among a fifth of them, and unseen rows that took no part say how long tails are,
-    the temperature, and what learnt rows are worth: all at once, as learnt rows of full worth hide the good of tails.
+    learning by sessions would teach what tells the network's own classes apart, which it knows already. Every class is
+    new in turn, among a fifth of them, and unseen rows that took no part say how long tails are, the temperature, and
+    what learnt rows are worth: all at once, as learnt rows of full worth hide the good of tails.
     """
     if bool(unseen.all()):
         return learn_by_sessions(x, y, generator), math.inf

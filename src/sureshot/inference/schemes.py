@@ -264,9 +264,8 @@ class Laplace(Scheme):
 class MeanField(Scheme):
     """Coordinate ascent until nothing moves.
 
-    No label is left out with its row's own sites, as all others are made of means that have seen it, the more the
-    larger the output scale: of 60 digits, six a class, one-vs-each predicts left-out labels with a log loss of .42 by
-    their sites and .79 by refits at scale 10, and of .15 and 1.75 at 1000.
+    Without a row's own site its label is still in the other sites, which depend on means that have seen it, the more
+    the larger the output scale. So leave-one-out predictions need refits.
     """
 
     name = "mean_field"

@@ -14,16 +14,11 @@ from sureshot.inference import SCHEMES
 from sureshot.kernels import is_unit_norm
 
 BESIDE_SINGLE_ROWS = 3.0
-"""Rows as which a class of embeddings counts at most where half of the classes have one, which says little of these.
-
-One with twenty labels would draw to it all that is like none of the single ones, and be sure of it: groups of twenty
-intents had a log loss of 1.9, and .9 with this limit. Where classes have a second row that gain is small, and with more
-the limit takes away what the rows say."""
+"""Rows as which a class of embeddings counts at most where half of the classes have one: with more it would attract all
+that is unlike the single rows (docs/decisions/uneven-classes.md)."""
 ONE_TELLS = 0.8
-"""The share of a class's rows that any one of them tells from single rows from which on one row says enough.
-
-Then single rows count as many: three intents with fifty labels beside three with one had a log loss of .49 with the
-limit, .41 without, and .21 so. One of an intent tells .9 of them, one of a group of four intents .4."""
+"""The share of a class's rows that a single one of them recognises, from which on a single row represents its class:
+single rows then count as many."""
 MOST_COMPARED = 200  # rows of a class
 
 

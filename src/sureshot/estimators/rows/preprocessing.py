@@ -264,7 +264,7 @@ def with_rare_values(scaling: Scaling, x: np.ndarray, weight: np.ndarray) -> Sca
 
     A column that has one value in more than `RARE` of the rows is divided by its range: its deviation says how rare the
     other values are, not how large, and rows of classes to come, to which they are common, would lie a hundred
-    deviations away. (Handwritten digits in sessions, four classes first: log loss .48 in place of 1.92.) A column that
+    deviations away. A column that
     is constant so far may be what separates later classes: it is kept, divided by the median range of the others.
     """
     if not scaling.mean.any() and (scaling.scale == 1).all():  # rows of unit length, used as they are

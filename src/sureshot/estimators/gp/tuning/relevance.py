@@ -31,15 +31,12 @@ from sureshot.kernels import Expression, evaluate, is_unit_norm
 MAX_COLUMNS = 300
 FOLDS = 3
 SPREADS = (0.6, 2.0)
-"""Standard deviations of the logarithms of weights. By a narrow one fifty columns of noise hold back the few that
-count: beside such columns letter has a log loss of .98 by .3 and .6, and .73 by these, ida_banana .44 and .25 (two
-draws each); without noise seventeen tables do not differ."""
+"""Prior standard deviations of the logarithms of weights, of which left-out folds choose: where most columns are noise
+the narrow one holds back those that count."""
 MAX_STEPS = 10  # of each climb; later ones fit what is random
 LEAST_SHARE = 1e-3
-"""Of all that a climb has gained, what a step must have for another to follow.
-
-Not a share of the density: where the columns that count are few of many, the first steps gain next to nothing, and the
-later ones tens of nats (two of 52 columns of ida_banana, a log loss of .62 without them and .26 with)."""
+"""Of all that a climb has gained, what a step must have for another to follow. Not a share of the density: where few of
+many columns count, the first steps gain next to nothing."""
 MIN_GAIN = 1.0  # standard errors of a gain from which on weights are used
 _LARGEST_LOG_WEIGHT = 8.0
 _NOISE_RATIOS = (1e-4, 32.0)  # the least and the largest

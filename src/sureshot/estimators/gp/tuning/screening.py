@@ -39,11 +39,9 @@ def screened(
 ) -> list[Search]:
     """The families worth a climb: the best few by least squares, which is cheap and ranks kernels much alike.
 
-    Further parts of the rows have their say on all families that are not left far behind: by one part in five of 3000
-    rows of satimage its seed decided which kernels saw ranks, whose log loss with all rows is .239 to .279, or columns
-    as they are, .217 to .228. Where they are to be `varied` one kernel comes once, on the columns that suit it best,
-    before any comes twice. Where no row can be left out families cannot be compared, and the first is the documented
-    default.
+    Further parts of the rows score all families that are not far behind, so that the seed of the first part decides
+    less. Where they are to be `varied` one kernel comes once, on the columns that suit it best, before any comes twice.
+    Where no row can be left out families cannot be compared, and the first is the documented default.
     """
     if len(searches) <= most or searches[0].objective.by_evidence:
         return searches
