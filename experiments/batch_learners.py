@@ -1,7 +1,7 @@
-"""Classifiers whose rows come in batches, all classes announced: ours and the peers, asked in one way.
+"""One interface for classifiers that learn from batches of rows, the classes known in advance.
 
-Some learn from a batch what it says and forget it, others are fitted anew to all rows so far, or to the latest. What
-cannot be fitted to rows of one class says what is known by the rule of succession until there are two.
+Some update their model with each batch; others are refitted to all rows so far, or to the latest ones. A classifier
+that cannot be fitted to a single class predicts by the rule of succession until there are two.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from sklearn.preprocessing import StandardScaler
 from sureshot.metrics import summarise
 
 LEAST_PROBABILITY = 1e-6
-"""Smaller ones are raised to it before they are scored, for all alike."""
+"""Probabilities of all methods are clipped at this before they are scored."""
 
 
 class BatchLearner(ABC):
-    """What an experiment asks; a `StreamMethod`."""
+    """The interface of all of them; a `StreamMethod`."""
 
     classes_: np.ndarray
     says_probabilities = True
-    """Whether they mean more than which class is the likeliest."""
+    """Whether `predict_proba` gives more than the most probable class."""
 
     @abstractmethod
     def partial_fit(
@@ -34,7 +34,7 @@ class BatchLearner(ABC):
         x: np.ndarray,  # (B, D)
         y: np.ndarray,  # (B,)
     ) -> None:
-        """Take in a batch."""
+        """Learn from a batch."""
 
     @abstractmethod
     def predict_proba(self, x: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ class Scaled(BatchLearner):
         self.model.partial_fit(self.scaler.partial_fit(x).transform(x), y, classes=self.classes_)
 
     def predict_proba(self, x: np.ndarray) -> np.ndarray:
-        """See `BatchLearner`; all or nothing of a classifier that has none."""
+        """See `BatchLearner`; 0 and 1 for a classifier without probabilities."""
         x = self.scaler.transform(x)
         if self.says_probabilities:
             found: np.ndarray = self.model.predict_proba(x)
@@ -78,7 +78,7 @@ class Scaled(BatchLearner):
 
 
 class Refitted(BatchLearner):
-    """An estimator that is fitted to all rows so far, standardised, or the latest of them."""
+    """An estimator that is refitted to all rows so far, standardised, or to the latest of them."""
 
     def __init__(self, make: Callable[[], Any], classes: np.ndarray, window: int | None = None) -> None:
         self.make, self.classes_, self.window = make, classes, window
@@ -106,7 +106,7 @@ class Refitted(BatchLearner):
 
 
 def river_is_installed() -> bool:
-    """Whether the adaptive random forest can be run."""
+    """Whether the adaptive random forest is available."""
     return find_spec("river") is not None
 
 
@@ -144,5 +144,5 @@ def scores(
 
 
 def quiet() -> warnings.catch_warnings:
-    """A context without the warnings of peers (unconverged fits, classes without rows): their scores show them."""
+    """A context without the warnings of peers, such as unconverged fits; their scores show these."""
     return warnings.catch_warnings(action="ignore")

@@ -29,7 +29,7 @@ BASES = {"paper": "#0072B2", "recommended": "#D55E00"}
 """Presets around which one thing is changed, and their colours."""
 
 NOTABLE, COLLAPSE = 0.005, 0.05
-"""What something is worth in accuracy that is told, and what a collapse costs, at least."""
+"""Differences in accuracy that count as a gain, and as a collapse."""
 
 
 class Study(NamedTuple):
@@ -177,7 +177,7 @@ def figure_of(frames: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def verdicts_of(study: Study, frame: pd.DataFrame) -> Iterator[Verdict]:
-    """What the paper says of a study, for each preset whose values all have results."""
+    """Claims of the paper on a study, for each preset whose values all have results."""
     for base, rows in frame.groupby("preset", sort=False):
         if len(rows) < len(study.values):
             continue
@@ -201,7 +201,7 @@ def _judged(study: Study, accuracy: pd.Series) -> tuple[str, bool]:
 
 
 def _findings(records: Sequence[Mapping[str, Any]], n_cells: int) -> Iterator[str]:
-    """What is missing, and what broke down."""
+    """Missing and diverged trainings."""
     if len(records) < n_cells:
         yield f"{n_cells - len(records)} of {n_cells} trainings are missing."
     for record in records:

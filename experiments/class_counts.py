@@ -75,7 +75,7 @@ def chains_for(n_classes: int) -> int:
 
 @dataclass(frozen=True)
 class CountCell(Cell):
-    """A recipe, and the classes and shots it meets."""
+    """A recipe, and the numbers of classes and shots."""
 
     method: str
     seed: int
@@ -136,7 +136,7 @@ def _rows(x: np.ndarray, y: np.ndarray, classes: np.ndarray, chosen: np.ndarray)
 
 
 def run_counts(root: Path | None, cell: CountCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """What the record says of a cell: scores by number of classes, output scale and predictive rule."""
+    """Run a cell; its scores by number of classes, output scale and predictive rule."""
     data, recipe = load_clinc150(root), RECIPES[cell.method]
     rows = []
     for place, n_classes in enumerate(cell.counts):

@@ -1,4 +1,4 @@
-"""How sure is each likelihood before it has seen any data? Its largest probability, for normal latents.
+"""How confident is each likelihood before it has seen any data? Its largest probability, for normal latents.
 
 References: Snell & Zemel 2021, appendix F.1 and figure 4; Ke et al. 2023, theorem 3.2 and appendix VIII, figure 1.
 """

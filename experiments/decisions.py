@@ -1,4 +1,4 @@
-"""False alarms at the rate that was asked for, and sets of labels, calibrated by labelled rows that are left out.
+"""False alarms at a requested rate, and prediction sets, calibrated by leave-one-out predictions.
 
 MAPIE belongs to the benchmark environment only; where it is not installed its rows are missing.
 """
@@ -62,7 +62,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """What is learnt from, and what is asked about."""
+    """Training rows, and rows to be predicted."""
 
     data: str
     seed: int
@@ -74,7 +74,7 @@ class Task:
 
 
 def table_task(data: str, x: Array, y: Array, seed: int, settings: Settings, per_class: int = 0) -> Task:
-    """Rows in random order, or so many of each class, to learn from; one class is left out if two stay."""
+    """A random training set, or `per_class` rows of each class; one class is left out if two remain."""
     generator = np.random.default_rng(seed)
     classes = np.unique(y)
     left_out = classes[seed % len(classes)] if len(classes) > 2 else None
@@ -115,14 +115,14 @@ def all_tasks(settings: Settings, data_root: Path | None, clinc: Clinc150 | None
 
 
 def models_for(task: Task) -> dict[str, Callable[[], IncrementalClassifier]]:
-    """What learns a task: on CLINC150 the default alone."""
+    """The models for a task: on CLINC150 the default alone."""
     if task.data.startswith("CLINC150"):
         return {OURS: MODELS[OURS]}
     return MODELS
 
 
 def measured(task: Task, name: str, model: IncrementalClassifier) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Shares of one fitted model, and what its sets say of each test row."""
+    """Rates of one fitted model, and its prediction sets for each test row."""
     p = model.novelty_p_value(task.x_test)
     record: dict[str, Any] = {"data": task.data, "model": name, "seed": task.seed}
     record |= {f"false alarms at {rate:.0%}": float((p <= rate).mean()) for rate in RATES}

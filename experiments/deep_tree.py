@@ -1,4 +1,4 @@
-"""Many classes by one network: the class tree against softmax, robust max and feature grids, after the same beginning.
+"""Many classes by one network: the class tree against softmax, robust max and feature grids, from one softmax stage.
 
 The comparison of Achituve et al. (2021), section 5.2: a residual network is trained with softmax for some epochs, then
 goes on as one of four classifiers. A campaign (see `experiments.campaigns`): for every data set and seed one cell for
@@ -37,7 +37,7 @@ EPOCHS = {"omniglot-drawers": 5}
 
 @dataclass(frozen=True)
 class Budget:
-    """How large the network is, and how long it is trained."""
+    """The size of the network, and the length of its training."""
 
     backbone: Mapping[str, Any]
     stage: int  # epochs of the softmax stage
@@ -66,7 +66,7 @@ BUDGETS = {
 
 @dataclass(frozen=True)
 class Method:
-    """How a method's branch is trained; rates for the beginning, which milestones reduce."""
+    """How a method's branch is trained; initial learning rates, which milestones reduce."""
 
     optimiser: str
     learning_rate: float
@@ -191,7 +191,7 @@ def outcome(
     settings: DeepTreeConfig,
     of_grids: Sequence[dict[str, Any]] = (),  # records of further numbers of points
 ) -> Outcome:
-    """The page, of what is there."""
+    """The page of all results so far."""
     scored, of_sizes = ([record for record in part if FAILED not in record] for part in (records, of_grids))
     if not scored:
         raise ValueError("no cell of this campaign has a result yet, so there is no table to make")
@@ -271,7 +271,7 @@ def grid_tables(records: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
 
 
 def verdicts(records: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
-    """What the paper says of the comparators, where the numbers are there."""
+    """Claims of the paper, as far as both sides have results."""
     found, frame = [], score_frame(records)
     every = pd.DataFrame([{**record["labels"], "accuracy": record["scores"]["accuracy"]} for record in records])
     for (dataset, budget), part in frame.groupby(["dataset", "budget"], sort=False):

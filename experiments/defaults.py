@@ -1,7 +1,7 @@
 """What the defaults are worth: 25 tables and three sets of embeddings, clean and dirty, large and small, beside peers.
 
-A campaign of one cell for each set and method, which meets every condition and seed. Test rows have the same dirt as
-training rows, but for wrong labels. Embeddings meet the conditions that leave them embeddings.
+A campaign with a cell for each data set and method, which covers every condition and seed. Test rows are corrupted like
+training rows, except for wrong labels. Embeddings have only those conditions under which they remain embeddings.
 
     python -m experiments defaults --data FOLDER --set 'datasets=["glass"]' --set 'seeds=[0]'
 """
@@ -54,14 +54,14 @@ class Split:
 
 
 def whole(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
-    """Seven tenths to learn from, at most a thousand rows."""
+    """Seven tenths of the rows for training, at most a thousand."""
     train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=seed)
     train, test = (_at_most(rows, y, _LARGE[name], seed) for rows, name in ((train, "train"), (test, "test")))
     return Split(x[train], y[train], x[test], y[test])
 
 
 def few(n: int, x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
-    """So many rows of each class, the others to test on; None if a class has too few."""
+    """`n` rows of each class for training, the others for testing; None if a class has too few."""
     generator = np.random.default_rng(seed)
     rows = [generator.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
     if min(map(len, rows)) < n + 3:
@@ -78,18 +78,18 @@ def heavy_tails(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
 
 
 def wild_cells(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
-    """One cell in a hundred a hundred times as large."""
+    """One cell in a hundred is multiplied by a hundred."""
     wild = np.random.default_rng(seed).random(x.shape) < _WILD
     return whole(np.where(wild, 100 * x, x), y, seed)
 
 
 def noise_columns(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
-    """Fifty columns more, of nothing."""
+    """Fifty additional columns of noise."""
     return whole(np.hstack([x, np.random.default_rng(seed).normal(size=(len(x), _NOISE_COLUMNS))]), y, seed)
 
 
 def label_noise(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
-    """One training label in five is another class's."""
+    """One training label in five is replaced by that of another class."""
     split = whole(x, y, seed)
     assert split is not None
     generator, classes = np.random.default_rng(seed), np.unique(y)
@@ -99,7 +99,7 @@ def label_noise(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
 
 
 def rare_class(x: np.ndarray, y: np.ndarray, seed: int) -> Split | None:
-    """The two largest classes, one of them fifty times as frequent; None of sets too small for ten rare rows."""
+    """The two largest classes, one of them fifty times as frequent; None if that leaves fewer than ten rare rows."""
     classes, counts = np.unique(y, return_counts=True)
     often, rarely = classes[np.argsort(-counts, kind="stable")[:2]]
     generator = np.random.default_rng(seed)
@@ -122,14 +122,14 @@ CONDITIONS: dict[str, Callable[[np.ndarray, np.ndarray, int], Split | None]] = {
     "wrong labels": label_noise,
     "one in fifty": rare_class,
 }
-"""By name: the rows of a set under a condition and a seed, or None where the set is too small for it."""
+"""By name: the split of a data set under a condition and a seed, or None if the data set is too small."""
 
 OF_COLUMNS = ("heavy tails", "wild cells", "noise columns")
-"""Conditions that make no embeddings of embeddings."""
+"""Conditions after which embeddings are no longer embeddings."""
 
 
 def tuned_svm() -> GridSearchCV:
-    """RBF SVM, its penalty and width by cross-validation, its probabilities by Platt's sigmoid."""
+    """RBF SVM with penalty and width chosen by cross-validation, and probabilities by Platt scaling."""
     sigmoid = CalibratedClassifierCV(SVC(random_state=0), method="sigmoid", cv=3, ensemble=False)
     grid = {"estimator__C": [0.1, 1, 10, 100], "estimator__gamma": ["scale", 0.01, 0.1]}
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
@@ -137,12 +137,12 @@ def tuned_svm() -> GridSearchCV:
 
 
 def calibrated_extra_trees() -> CalibratedClassifierCV:
-    """500 extremely randomised trees, isotonic regression left to those with more rows: Platt's sigmoid."""
+    """500 extremely randomised trees with Platt scaling; the rows are too few for isotonic regression."""
     return CalibratedClassifierCV(ExtraTreesClassifier(500, random_state=0), method="sigmoid", cv=3, ensemble=False)
 
 
 def catboost(**options: Any) -> Any:
-    """CatBoost with its defaults but for these options, for the environment of benchmarks only."""
+    """CatBoost with its defaults except for these options; installed in the environment of benchmarks only."""
     from catboost import CatBoostClassifier
 
     return CatBoostClassifier(random_seed=0, verbose=False, allow_writing_files=False, thread_count=1, **options)
@@ -161,7 +161,7 @@ METHODS: dict[str, Callable[[], Any]] = {
 
 
 INSTALLED = tuple(name for name in METHODS if name != CATBOOST or find_spec("catboost") is not None)
-"""Methods that can be run here."""
+"""Methods whose packages are installed."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 
 def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
-    """Set by set."""
+    """All cells, one data set after the other."""
     check_names("data set", settings.datasets, (*TABLES, *EMBEDDINGS))
     check_names("condition", settings.conditions, CONDITIONS)
     check_names("method", settings.methods, INSTALLED)
@@ -198,7 +198,7 @@ def campaign_cells(settings: DefaultsConfig) -> list[MethodCell]:
 
 
 def run_cell(data_root: Path | None, cell: MethodCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """What the record says of a cell: scores under every condition that allows the method to be fitted."""
+    """The record of a cell: scores under every condition under which the method can be fitted."""
     x, y = rows_of(cell.data, data_root)
     found: list[dict[str, Any]] = []
     too_few: set[str] = set()
@@ -219,7 +219,7 @@ def run_cell(data_root: Path | None, cell: MethodCell, folder: Path, progress: P
 
 
 def rows_of(data: str, data_root: Path | None) -> tuple[np.ndarray, np.ndarray]:
-    """Of a table with its gaps, or of the intents that stand for their kind."""
+    """Rows and labels of a table, gaps included, or of a set of intents."""
     if data in TABLES:
         return load(data, data_root)
     clinc = load_clinc150(data_root)
@@ -227,7 +227,7 @@ def rows_of(data: str, data_root: Path | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scored(model: Any, split: Split) -> dict[str, float]:
-    """Scores of the test rows, and seconds of a fit."""
+    """Scores on the test rows, and the seconds of the fit."""
     steps = [SimpleImputer()] if isinstance(model, GPClassifier) else [SimpleImputer(), StandardScaler()]
     pipeline = make_pipeline(*steps, model)
     started = time.process_time()
@@ -240,7 +240,7 @@ def scored(model: Any, split: Split) -> dict[str, float]:
 
 
 def _at_most(rows: np.ndarray, y: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """So many of the rows, stratified."""
+    """A stratified sample of `most` rows, or all if there are fewer."""
     if len(rows) <= most:
         return rows
     kept, _ = train_test_split(rows, train_size=most, stratify=y[rows], random_state=seed)

@@ -1,7 +1,7 @@
 """The page of the campaign of defaults: scores by condition, paired differences, verdicts.
 
-A set counts once, with the mean of its seeds; standard errors are over sets. Verdicts are on tables, whose sets are
-many; embeddings have a table of their own, and a verdict where labels are wrong.
+A data set counts once, with the mean over its seeds; standard errors are over data sets. Verdicts are about tables;
+embeddings have a table of their own, and one verdict, on wrong labels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TARGET = "this project's target"
 SCORES = ("nll", "brier", "ece", "accuracy")
 
 EMBEDDINGS = {named(*size): size for size in ((10, 1), (10, 4), (2, 20))}
-"""Classes, and intents in each; the fewer of them, the easier to tell."""
+"""By name, the number of classes and of intents in each; the fewer, the easier."""
 
 
 def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) -> Outcome:
@@ -138,7 +138,7 @@ def by_set(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
-    """What is to be reached."""
+    """The targets of this project, as far as they were measured."""
     if frame.empty:
         return ()
     nll = by_condition(frame, "nll").set_index("condition")
@@ -174,7 +174,7 @@ def verdicts_of(frame: pd.DataFrame) -> tuple[Verdict, ...]:
 
 
 def of_wrong_labels(frame: pd.DataFrame, kind: str) -> list[Verdict]:
-    """Whether some peer is ahead where one label in five is wrong."""
+    """Whether any peer is better where one label in five is wrong."""
     part = frame[frame["condition"] == "wrong labels"]
     nll = by_condition(part, "nll")
     peers = [name for name in nll.columns[2:] if name not in (OURS, SINGLE)]

@@ -1,6 +1,7 @@
 """Few labels on frozen embeddings: 13 sets of texts and images by four encoders, and CLINC150, beside peers.
 
-A campaign of one cell for each set and method, which meets both numbers of labels (CLINC150 the lower) and all draws.
+A campaign with a cell for each data set and method, which covers both numbers of labels (CLINC150 the lower) and all
+draws.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _AIM = "this project's aim"
 
 
 class NearestClassMean(ClassifierMixin, BaseEstimator):
-    """A softmax of cosines, times a factor, between rows and the means of classes."""
+    """A softmax of `factor` times the cosines between a row and the class means."""
 
     def __init__(self, factor: float = 20.0) -> None:
         self.factor = factor
@@ -85,7 +86,7 @@ class PanelConfig(CampaignConfig):
 
 @dataclass(frozen=True)
 class Draw:
-    """Rows to learn from and to test on, classes numbered from 0."""
+    """Training and test rows, classes numbered from 0."""
 
     x: np.ndarray
     y: np.ndarray
@@ -106,7 +107,7 @@ def rows_of(name: str, data_root: Path | None) -> Draw:
 
 
 def drawn(rows: Draw, shots: int, seed: int) -> Draw | None:
-    """So many rows of each class that has them, and test rows of these classes; None of fewer than two classes."""
+    """`shots` rows of each class with enough, and test rows of these classes; None with fewer than two such classes."""
     generator = np.random.default_rng(seed)
     labels, counts = np.unique(rows.y, return_counts=True)
     labels = labels[counts >= shots]
@@ -134,7 +135,7 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
 
 
 def _further(data: str, settings: PanelConfig) -> dict[str, Any]:
-    """What a cell meets: of CLINC150, whose 150 intents make a fit long, few labels only."""
+    """Shots and seeds of a cell: few shots only for CLINC150, where fits of 150 intents take long."""
     shots = [n for n in settings.shots if data != CLINC or n <= CLINC_SHOTS]
     return {"shots": shots, "seeds": list(settings.seeds)}
 
@@ -201,7 +202,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
 
 
 def _verdicts(shots: int, nll: pd.DataFrame) -> list[Verdict]:
-    """Of all sets that have so many labels."""
+    """Verdicts at one number of labels."""
     ahead, ratio = int((nll[OURS] < nll[LOGISTIC]).sum()), nll[OURS] / nll[LINEAR]
     n_sets, needed = PANEL[shots]
     mean, others = nll[OURS].mean(), nll.drop(columns=OURS).mean()

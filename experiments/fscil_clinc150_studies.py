@@ -248,7 +248,7 @@ def _first(study: SessionStudy) -> SessionStudy:
 
 
 def session_verdicts(study: SessionStudy) -> list[Verdict]:
-    """What the supplement says, as far as both sides have results of two seeds or more."""
+    """Claims of the supplement, as far as both sides have results of two seeds or more."""
     found = []
     claims = (
         ("one tree of all later classes is better than a tree for each session", _SUPPLEMENT, "session trees"),

@@ -75,7 +75,7 @@ class FscilMiniImageNet32Config(CampaignConfig):
 
 
 class PhotographData:
-    """What cells ask for by name, rehearsals among it; what was loaded last is kept."""
+    """Data by name, rehearsals included; the data loaded last are cached."""
 
     def __init__(self, budget: str, root: Path | None) -> None:
         self._budget, self._root = BUDGETS[budget], root
@@ -141,7 +141,7 @@ _NONE = {FAILED: "has no result"}
 
 
 def _before(cell: Any) -> str | None:
-    """The key of the cell that it begins with."""
+    """The key of the cell that must come first."""
     first = cell.stage if isinstance(cell, DeepCell) else cell.network
     return None if first is None else str(first.key)
 
@@ -152,7 +152,7 @@ def outcome_of(
     taught: Sequence[Mapping[str, Any]],  # records of methods
     settings: FscilMiniImageNet32Config,
 ) -> Outcome:
-    """The page, of what is there; ValueError if nothing is."""
+    """The page of all results so far; ValueError if there are none."""
     budget = BUDGETS[settings.budget]
     first, *others = settings.seeds
     every = study_of(taught, budget.data)

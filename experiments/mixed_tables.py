@@ -53,7 +53,7 @@ class AsCategories(TransformerMixin, BaseEstimator):
     """Text as pandas categories, gaps as gaps."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> AsCategories:
-        """Nothing is learnt."""
+        """Nothing to learn."""
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from sureshot.deep import ClassifierSettings
 
 @dataclass(frozen=True)
 class Budget:
-    """Which photographs, how large the network is, and how long it is trained."""
+    """The data, the size of the network, and the length of its training."""
 
     data: str  # one of `sureshot.incremental.session_data.SESSION_NAMES`
     base: str  # its base classes, one of `sureshot.data.train_test.TRAIN_TEST_NAMES`
@@ -104,16 +104,16 @@ BRANCHES: dict[str, dict[str, Any]] = {
     "cosine_proxies": {},
     "triplet": {},
 }
-"""Deep classifiers that continue the stage, with their options."""
+"""Deep classifiers that continue the softmax stage, with their options."""
 
 _OWN_RATES = {"cosine_proxies": 0.1}
-"""Of parameters that are no weights of the network, where they are not the network's: a scale has far to go."""
+"""Learning rates of parameters outside the network, where they differ from its own: a scale has far to go."""
 
 ASIDE = ", rows kept aside"
-"""Ending of the methods that are shown only those rows of the base classes that the network has not learnt."""
+"""Suffix of methods that get only those rows of the base classes that the network was not trained on."""
 
 UNTOLD = ", told nothing"
-"""Ending of the recommended tree that is not told which rows the network has learnt."""
+"""Suffix of the recommended tree without the information on which rows the network was trained."""
 
 FROZEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "nearest class mean": ("nearest_class_mean", {}, "softmax"),
@@ -173,7 +173,7 @@ METHODS = (*FROZEN, *TRAINING)
 
 
 def network_of(method: str) -> str:
-    """Which of `BRANCHES` it is for."""
+    """The one of `BRANCHES` that a method uses."""
     return FROZEN[method][2] if method in FROZEN else TRAINING[method][1]
 
 
@@ -197,7 +197,7 @@ def rehearsal_stage(budget: str) -> DeepCell:
 
 
 def branch_cell(method: str, stage: DeepCell) -> DeepCell:
-    """What continues a stage in the base session by one kind of network."""
+    """The continuation of a stage by one kind of network, in the base session."""
     chosen = BUDGETS[str(stage.labels["budget"])]
     rehearsed = stage.data.endswith(ENDING)
     epochs = chosen.rehearsal[1] if rehearsed else chosen.branch

@@ -1,8 +1,8 @@
-"""A rehearsal of sessions among the base classes: where settings of later sessions are chosen.
+"""A rehearsal of the sessions among the base classes, in which settings of later sessions are chosen.
 
 Settings must not be chosen on test photographs, and novel classes have no rows but their shots. So some base classes
-play the novel ones: a network is trained on the others, and nearly as many sessions as will come bring a few rows of
-each (two sessions were too few: what is forgotten in each adds up).
+play the novel ones: a network is trained on the others, and then nearly as many sessions as in the real protocol bring
+a few rows of each. Two sessions were too few, as forgetting accumulates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEED = 0  # of the choice of classes and shots: settings are chosen once
 
 
 def rehearsal_name(base: str, n_sessions: int) -> str:
-    """What the rehearsal among the classes of some data is called."""
+    """The name of the rehearsal on some base data."""
     return f"{base}-{n_sessions}-sessions{ENDING}"
 
 
@@ -33,7 +33,7 @@ def rehearsal(
     way: int,  # classes of a later session
     n_sessions: int,  # later ones
 ) -> tuple[TrainTestData, Sessions]:
-    """What the network of the rehearsal learns, and the sessions."""
+    """Training data for the network of the rehearsal, and its sessions."""
     rows, name = base.train, rehearsal_name(base.name, n_sessions)
     y, kept = rows.y.numpy(), held_out_rows(rows.y, aside, _SEED).numpy()
     order = shuffled(rows.n_classes, _SEED)

@@ -1,4 +1,4 @@
-"""The methods that structure discovery is measured beside: those of its paper, and the ones that it left out.
+"""The methods that structure discovery is compared with: those of its paper, and others.
 
 The paper's two Gaussian processes with a structure that is given are run by our sampler and predict by averaging over
 their latents, as in the paper. Probabilities of the SVM, and offline of passive-aggressive learning and stochastic
@@ -27,7 +27,7 @@ GAUSSIAN_PROCESSES = ("LINEAR GP", "SQUARED-EXPONENTIAL GP", "RBF GP", "GPClassi
 
 @dataclass(frozen=True)
 class Context:
-    """What an estimator may depend on."""
+    """The values that an estimator may depend on."""
 
     width: int  # columns
     seed: int
@@ -48,7 +48,7 @@ class Method:
         return CalibratedClassifierCV(model, method="sigmoid", cv=5, ensemble=False) if self.calibrated else model
 
     def learner(self, context: Context, classes: np.ndarray, window: int | None = None) -> BatchLearner:
-        """What learns batches; those that are fitted anew see the rows of the window only."""
+        """The batch learner; refitted ones see only the rows of the window."""
         if self.online == "refitted":
             return Refitted(lambda: self.make(context), classes, window)
         model = self.make(context)

@@ -1,4 +1,6 @@
-"""Is a structure found that made the labels? Logits are a fixed function of one column that a structure stands for.
+"""Does kernel search find the structure that generated the labels?
+
+Logits are a fixed function of one column, chosen for a structure.
 
 Structures are equivalent that have one canonical form (`sureshot.structure.canonical`) once two things are left out
 that labels do not show: a constant that is added, and how smooth a bump is. A second search of each cell keeps the
@@ -91,7 +93,7 @@ def campaign_cells(settings: SmcRecoveryConfig) -> list[MethodCell]:
 
 
 def run_cell(settings: SmcRecoveryConfig, cell: MethodCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """What the record says of a cell."""
+    """Run a cell; the result for its record."""
     seed = int(cell.protocol["seed"])
     x, y = planted(PLANTED[cell.data], settings.rows, seed)
     if cell.method != OURS:

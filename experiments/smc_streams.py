@@ -1,4 +1,4 @@
-"""Structure discovery on streams: the first rows of three time-ordered tables, each batch asked before it is learnt.
+"""Structure discovery on streams: the first rows of three time-ordered tables, each batch predicted, then learned.
 
 Kernel search and the random forest, which is fitted anew to each batch, know the rows of the window alone; the others
 know what they have made of all rows so far.
@@ -84,7 +84,7 @@ def campaign_cells(settings: SmcStreamsConfig) -> list[MethodCell]:
 def run_cell(
     root: Path | None, settings: SmcStreamsConfig, cell: MethodCell, folder: Path, progress: Progress
 ) -> dict[str, Any]:
-    """What the record says of a cell."""
+    """Run a cell; the result for its record."""
     x, y = load_stream(cell.data, root, settings.rows)
     classes = np.unique(y)
     with quiet():
@@ -97,7 +97,7 @@ def run_cell(
 
 
 def prequential_step(learner: BatchLearner, x: np.ndarray, y: np.ndarray, first: bool) -> dict[str, Any]:
-    """Scores of a batch before it is learnt, and seconds; of what says no probabilities, accuracy alone."""
+    """Scores of a batch before it is learned, and seconds; accuracy alone for learners without probabilities."""
     found = evaluate_batch(learner, x, y, first, LEAST_PROBABILITY).as_dict()
     if not learner.says_probabilities:
         found |= dict.fromkeys(("nll", "brier", "ece", "bins"))

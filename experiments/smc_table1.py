@@ -83,7 +83,7 @@ def campaign_cells(settings: SmcTable1Config) -> list[MethodCell]:
 def run_cell(
     data_root: Path | None, particles: int, cell: MethodCell, folder: Path, progress: Progress
 ) -> dict[str, Any]:
-    """What the record says of a cell."""
+    """Run a cell; the result for its record."""
     x, y = load(cell.data, data_root)
     classes, method = np.unique(y), METHODS[cell.method]
     numbers = {name: value for name, value in cell.protocol.items() if isinstance(value, int)}

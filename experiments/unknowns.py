@@ -65,7 +65,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """What is learnt from, and what is scored."""
+    """Training rows, and rows to be scored."""
 
     data: str
     x: Array  # (n, D)
@@ -112,7 +112,7 @@ def far_rows(task: Task, settings: Settings) -> dict[str, Array]:
 
 
 def of_ours(task: Task) -> dict[str, Score]:
-    """Those of our estimators, and how improbable the most probable class is."""
+    """Outlier scores of our estimators, and one minus the largest probability."""
     found: dict[str, Score] = {}
     for estimator in ESTIMATORS:
         model = estimator().partial_fit(task.x, task.y)
@@ -127,7 +127,7 @@ def _doubt(model: IncrementalClassifier, x: Array) -> Array:
 
 
 def of_others(task: Task) -> dict[str, Score]:
-    """Standardised columns, rows of unit length as they are."""
+    """Other scores, on standardised columns; rows of unit length stay as they are."""
     unit = np.allclose(np.linalg.norm(task.x, axis=1), 1, atol=1e-3)
     scaled: Score = (lambda x: x) if unit else StandardScaler().fit(task.x).transform
     x, labels = scaled(task.x), np.unique(task.y, return_inverse=True)[1]

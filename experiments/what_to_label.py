@@ -1,7 +1,7 @@
 """Which rows of a pool are worth a label? Accuracy after each batch of labels, by what chose the batch.
 
-A classifier is fitted to two rows of each class, asked for a batch of rows of the pool, given their labels and fitted
-anew, again and again. All ways of choosing begin with the same rows and are scored on the same held-out ones.
+Active learning: a classifier is fitted to two rows of each class, chooses a batch of the pool, gets its labels and is
+refitted, batch after batch. All ways of choosing start with the same rows and are scored on the same test rows.
 """
 
 from __future__ import annotations

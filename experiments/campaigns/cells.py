@@ -1,10 +1,10 @@
-"""A cell of a campaign: something that is run once in a folder of its own, and whose result is one record.
+"""A cell of a campaign: a computation that runs once, in a folder of its own, and whose result is one record.
 
 The record (`experiments.campaigns.archive`) holds the settings that made it, so that a cell whose settings have changed
-is run anew.
+is run again.
 
-A cell whose training comes to numbers that are not finite has a record, too, of the failure, which is reported and not
-tried again until it and the checkpoints are deleted. All other errors (data that is missing, say) end the campaign.
+A cell whose training diverges has a record of the failure, which is reported; the cell is not tried again until the
+record and the checkpoints are deleted. All other errors (missing data, for instance) end the campaign.
 
 A lock on the cell's folder is held while it is being worked on and is released by the operating system if the process
 dies; another process then takes the cell over, where its last checkpoint left it if it writes any.
@@ -37,10 +37,10 @@ FAILED = "failed"
 
 
 class Cell(ABC):
-    """What distinguishes a run from the others of its campaign, and from older runs of itself."""
+    """The identity and the settings of one computation of a campaign."""
 
     key: str
-    """Its name among all of the campaign."""
+    """Its unique name within the campaign."""
 
     labels: dict[str, str | int]
     """What distinguishes it in tables."""
@@ -50,7 +50,7 @@ class Cell(ABC):
         """Everything that determines the result, as JSON values."""
 
     def notes(self) -> dict[str, Any]:
-        """What is recorded beside the settings, by name, as JSON values: what they stood for."""
+        """Further JSON values for the record, by name, such as the values of a preset."""
         return {}
 
     def stale(self, record: Mapping[str, Any]) -> str | None:
@@ -61,7 +61,7 @@ class Cell(ABC):
 CellT = TypeVar("CellT", bound=Cell)
 
 RunCell = Callable[[CellT, Path, Progress], dict[str, Any]]
-"""Runs a cell in a folder, from where an earlier try left it; gives what its record says, as JSON values."""
+"""Runs a cell in its folder, resuming an earlier attempt, and returns the result as JSON values."""
 
 
 def finished(cell: Cell, results: Path) -> Record | None:
@@ -123,7 +123,7 @@ def run_cells(
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignConfig:
-    """What the settings of every campaign have: where it keeps what, and whether missing cells are run."""
+    """Settings that all campaigns share: their folders, and whether missing cells are run."""
 
     # folders of the cells' records, and of checkpoints, logs and locks; each campaign has its name in them
     results: str = "docs/results/cells"
@@ -139,7 +139,7 @@ class CampaignConfig:
 
 
 def json_values(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """As a record gives them back: tuples as lists."""
+    """The settings as read back from a record: tuples as lists."""
     found: dict[str, Any] = json.loads(json.dumps(settings))
     return found
 

@@ -49,7 +49,7 @@ LoadTrainTest = Callable[[str], TrainTestData]
 """Data by name; a campaign keeps what it has loaded."""
 
 STAGE = "softmax stage"
-"""The method of the cells that the others begin with."""
+"""The method of the cells that the others continue."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DeepCell(Cell):
     backbone: Mapping[str, Any]  # its name and options
     training: ClassifierSettings
     stage: DeepCell | None  # what a branch begins with
-    validation: float  # of the training rows of each class, kept aside
+    validation: float  # share of the training rows of each class that is held out
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result, as JSON values."""
@@ -87,7 +87,7 @@ def run_deep(
     folder: Path,  # beside that of the cell's stage
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train (or resume training) and score; what the record says of it."""
+    """Train (or resume training) and evaluate; the result for the record."""
     data = load(cell.data)
     kept = held_out_rows(data.train.y, cell.validation, cell.training.seed)
     x, y, validation = data.train.x[~kept], data.train.y[~kept], (data.train.x[kept], data.train.y[kept])
@@ -130,7 +130,7 @@ def scores(
 def _classifier(
     cell: DeepCell, folder: Path, x: torch.Tensor, y: torch.Tensor, n_classes: int, device: torch.device
 ) -> DeepClassifier:
-    """As it begins: new, or on the backbone of its stage."""
+    """The classifier before training: new, or on the backbone of its stage."""
     if cell.stage is None:
         options = dict(cell.backbone)
         backbone = make_backbone(options.pop("name"), tuple(x.shape[1:]), seed=cell.training.seed, **options)

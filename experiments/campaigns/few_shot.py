@@ -62,11 +62,11 @@ class FewShotCell(Cell):
         return json_values({"training": self.training.as_dict(), "examinations": examinations})
 
     def notes(self) -> dict[str, Any]:
-        """What the learner's preset stands for."""
+        """The values of the learner's preset."""
         return {"preset_values": self.preset_values()}
 
     def preset_values(self) -> dict[str, Any]:
-        """What the preset of a Gaussian-process learner stands for, as JSON values; empty for the others."""
+        """The values of a Gaussian-process learner's preset, as JSON; empty for other learners."""
         learner = self.training.learner
         if learner.name not in GP_LEARNER_NAMES:
             return {}
@@ -74,7 +74,7 @@ class FewShotCell(Cell):
         return json_values(asdict(values))
 
     def stale(self, record: Mapping[str, Any]) -> str | None:
-        """Other settings, or another meaning of the preset."""
+        """Other settings, or other values of the preset."""
         if not _same_settings(record.get("settings"), self.settings()):
             return "it was made with other settings"
         if changed := self.changed(record.get("preset_values", {})):
@@ -82,14 +82,14 @@ class FewShotCell(Cell):
         return None
 
     def changed(self, then: Mapping[str, Any]) -> list[str]:
-        """Switches that a preset set to something else then, if noted; one that was not there had its default."""
+        """Names of preset values that differ from `then`; a value that did not exist then had its default."""
         now = self.preset_values()
         before = {**asdict(GaussianProcessSettings()), **then} if now and then else then
         return [key for key, value in before.items() if key not in now or now[key] != value]
 
 
 def data_loader(root: Path | None) -> Load:
-    """Few-shot data below a root, each read once."""
+    """A function that loads few-shot data from below a root, each data set once."""
     loaded: dict[str, FewShotData] = {}
 
     def load(name: str, options: dict[str, Any]) -> FewShotData:
@@ -110,7 +110,7 @@ def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
 
 
 def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Train (or resume training) and evaluate; what the record says of it."""
+    """Train (or resume training) and evaluate; the result for the record."""
     data = load(cell.training.data.name, cell.training.data.options)
     logger.info("%s: training", cell.key)
     trained = train(

@@ -1,7 +1,7 @@
-"""Cells of methods on small tables and streams: a method by name on data, and what its protocol draws.
+"""Cells of methods on small tables and streams: a method, a data set, and the protocol with its seeds.
 
-A cell takes seconds to minutes, so it has no checkpoint: one that was killed begins anew. What an estimator stands for
-is part of the settings, so changed defaults make a result stale.
+A cell takes seconds to minutes, so it has no checkpoint: after an interruption it starts again. The arguments of the
+estimator are part of the settings, so changed defaults make a result stale.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class MethodCell(Cell):
-    """A method, and the protocol that it meets."""
+    """A method on a data set under a protocol."""
 
     data: str
     method: str  # as tables call it
@@ -49,9 +49,9 @@ class MethodCell(Cell):
 
 
 def described(estimator: Any) -> dict[str, Any]:
-    """What an estimator is, as JSON values: its class and arguments that are not None, a grammar with its numbers.
+    """An estimator as JSON values: its class and the arguments that are not None, a grammar with its numbers.
 
-    What it says while it works is not part of it.
+    `verbose` is left out, as it changes no result.
     """
     arguments = estimator.get_params(deep=False)
     beside = {"verbose"} | ({"columns"} if arguments.get("columns") == "auto" else set())
@@ -77,7 +77,7 @@ def paired(
     ours: str,
     other: str,
 ) -> tuple[float, float, int]:
-    """Mean of what our method has more than another in a column, its standard error, over how many common runs."""
+    """Mean paired difference, ours less other, its standard error, and the number of common runs."""
     wide = frame.pivot_table(index="run", columns="method", values=column)
     if ours not in wide or other not in wide:
         return np.nan, np.nan, 0
@@ -87,7 +87,7 @@ def paired(
 
 
 def what_is_missing(records: Sequence[Record], cells: Sequence[Cell]) -> list[str]:
-    """How many cells have a result, and which failed."""
+    """How many cells have a result, and which failed, in sentences for the page."""
     there = [record for record in records if FAILED not in record]
     lines = [f"{len(there)} of {len(cells)} cells have a result."]
     failed = [str(record["key"]) for record in records if FAILED in record]

@@ -1,6 +1,6 @@
 """Cells of class-incremental learning: one method through the sessions of one seed.
 
-A cell is small, seconds to minutes, so it has no checkpoint: one that was killed begins anew. Sessions of images need
+A cell takes seconds to minutes, so it has no checkpoint: after an interruption it starts again. Sessions of images need
 a network, which is a cell of its own (`experiments.campaigns.deep`): methods that take embeddings get those of its best
 checkpoint, methods that train a network begin with it.
 """
@@ -33,7 +33,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SessionCell(Cell):
-    """A method by name, and the protocol and seed it meets."""
+    """A method under a protocol and a seed."""
 
     data: str
     seed: int
@@ -71,14 +71,14 @@ class SessionCell(Cell):
 
 
 def run_sessions(root: Path | None, cell: SessionCell, folder: Path, progress: Progress) -> dict[str, Any]:
-    """What the record says of a cell."""
+    """Run a cell; the result for its record."""
     sessions = load_sessions(cell.data, root, seed=cell.seed, **cell.data_options)
     method = make_method(cell.name, cell.seed, **cell.options)
     return {"evaluation": evaluate_sessions(method, sessions, progress).as_dict()}
 
 
 class NetworkSessions:
-    """Sessions as cells with a network meet them; embeddings are kept for the next cell of the same network."""
+    """Sessions for cells with a network; its embeddings are cached for the next cell of the same network."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class NetworkSessions:
 def run_network_sessions(
     sessions_of: NetworkSessions, device: str, cell: SessionCell, folder: Path, progress: Progress
 ) -> dict[str, Any]:
-    """What the record says of a cell with a network, whose own cell has been run."""
+    """Run a cell whose network has been trained; the result for its record."""
     assert cell.network is not None
     checkpoint = folder.parent / cell.network.key / BEST_NAME
     own = {"checkpoint": str(checkpoint), "device": device} if cell.name in TRAINED else {}
@@ -116,7 +116,7 @@ def run_network_sessions(
 
 
 def _with_unseen(sessions: Sessions, share: float, seed: int) -> Sessions:
-    """Told which rows a training with this share and seed has not learnt: those of the base session it keeps aside."""
+    """The sessions with `unseen` rows marked: those of the base session that training held out, by share and seed."""
     rows = torch.tensor(sessions.sessions[0].rows)
     codes = torch.unique(sessions.train.y[rows], return_inverse=True)[1]
     unseen = torch.ones(len(sessions.train), dtype=torch.bool)
@@ -125,7 +125,7 @@ def _with_unseen(sessions: Sessions, share: float, seed: int) -> Sessions:
 
 
 def _only_unseen(sessions: Sessions) -> Sessions:
-    """With a base session of the rows that the network has not learnt."""
+    """The sessions with only those rows in the base session that the network was not trained on."""
     first, *later = sessions.sessions
     assert sessions.unseen is not None
     kept = tuple(row for row in first.rows if sessions.unseen[row])
@@ -133,7 +133,7 @@ def _only_unseen(sessions: Sessions) -> Sessions:
 
 
 def study_of(records: Sequence[Record], description: str) -> SessionStudy:
-    """The records that have scores, as one study; methods in the order of their first record."""
+    """The records with scores as one study; methods in the order of their first record."""
     found: dict[str, dict[int, SessionsEvaluation]] = {}
     for record in records:
         if FAILED not in record:
@@ -144,7 +144,7 @@ def study_of(records: Sequence[Record], description: str) -> SessionStudy:
 
 
 class Gap(NamedTuple):
-    """What a method has more than another, by seeds that both have."""
+    """The difference between two methods, paired over the seeds that both have."""
 
     mean: float
     error: float  # its standard error
@@ -173,13 +173,13 @@ def wide(means: pd.DataFrame, columns: str, values: str) -> pd.DataFrame:
 
 
 def cost_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """What methods keep, and how long they take."""
+    """Memory and time of the methods."""
     columns = ["method", "numbers_per_class", "shared_numbers", "learn_seconds", "predict_seconds"]
     return frame[columns].rename(columns=lambda name: name.replace("_", " "))
 
 
 def best_and_surest(rows: Sequence[Mapping[Any, Any]], things: str, kind: str) -> str:
-    """In a sentence, after the last session."""
+    """The most accurate method and that of lowest NLL after the last session, in two sentences."""
     best, surest = max(rows, key=lambda row: row["accuracy"]), min(rows, key=lambda row: row["nll"])
     return (
         f"After the last session {best['method']} is right about {best['accuracy']:.1%} of the {things} (base {kind} "

@@ -1,4 +1,4 @@
-"""What a campaign decides: this project's aims, and orderings that the papers found, on the cells that have results.
+"""Verdicts of a campaign: this project's aims, and orderings that the papers found, on the cells that have results.
 
 Orderings are compared under the papers' presets with the cosine kernel. The standard error beside a difference is that
 between seeds, paired, where there are several; else that of the test tasks of two learners as if they were not the
