@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.progress import ProgressLines, duration, in_proportion, report, reported_to, stage, tracked, within
+from sureshot.progress import ProgressLines, duration, report, reported_to, stage, tracked, within
 
 
 def test_nobody_listens_by_default() -> None:
@@ -102,11 +102,3 @@ def test_a_part_tells_the_whole_how_far_it_is() -> None:
     with reported_to(within(lambda what, fraction: heard.append((what, fraction)), "second half", 0.5, 0.5)):
         report("first step", 0.5)
     assert heard == [("second half: first step", 0.75)]
-
-
-def test_pieces_that_cost_more_are_more_of_the_whole() -> None:
-    heard: list[tuple[str, float]] = []
-    tell = in_proportion(lambda what, fraction: heard.append((what, round(fraction, 9))), [1, 0, 3])
-    for third in range(7):
-        tell("work", third / 6)
-    assert [fraction for _, fraction in heard] == [0, 0.125, 0.25, 0.25, 0.25, 0.625, 1]

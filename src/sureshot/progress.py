@@ -7,11 +7,10 @@ Code that takes long calls `report` (or `tracked`, `stage`) and knows nothing of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TextIO, TypeVar
 
 Progress = Callable[[str, float], None]
@@ -48,17 +47,6 @@ def reported_to(progress: Progress | None) -> Iterator[None]:
 def within(progress: Progress, label: str, begin: float, width: float) -> Progress:
     """What hears of a part that begins at a fraction of the whole and is so much of it."""
     return lambda what, fraction: progress(f"{label}: {what}", begin + width * fraction)
-
-
-def in_proportion(progress: Progress, costs: Sequence[float]) -> Progress:
-    """What hears of pieces of these costs as if they were equal steps, and tells how much of the whole is done."""
-    ends = [0.0, *accumulate(costs)]
-
-    def tell(what: str, fraction: float) -> None:
-        place = min(int(fraction * len(costs)), len(costs) - 1)
-        progress(what, (ends[place] + (fraction * len(costs) - place) * costs[place]) / ends[-1])
-
-    return tell
 
 
 @contextmanager

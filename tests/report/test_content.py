@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sureshot.report import Confusion, Predictions, Report, Table, Trace, worst_pairs
+from sureshot.report import Confusion, Predictions, Report, Table, worst_pairs
 from sureshot.report.content import confusion_frame, digest
 
 
@@ -67,10 +67,6 @@ def test_other_refusals() -> None:
         Table(("a", "b"), ((1, 2), (1,)))
     with pytest.raises(ValueError, match="better: expected 2"):
         Table(("a", "b"), ((1, 2),), ("lower",))
-    with pytest.raises(ValueError, match="non-empty"):
-        Trace([])
-    with pytest.raises(ValueError, match="n_shown"):
-        Report("x", n_shown=0)
 
 
 def test_frozen() -> None:

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from sureshot.metrics import auroc_unknown, balanced_accuracy, summarise
-from sureshot.report import Measured, Predictions, Report, Table, Trace, environment, render, write_report
+from sureshot.report import Measured, Predictions, Report, Table, environment, render, write_report
 
 VOID = {"meta", "img", "br", "hr", "input", "link", "wbr"}
 
@@ -79,7 +79,7 @@ def test_full_report(tmp_path: Path, digits: tuple[Predictions, np.ndarray]) -> 
         "Seven known, three unknown.",
         Table(("method", "NLL"), (("ours", Measured(0.2, 0.01)), ("theirs", 0.3)), (None, "lower"), "5 seeds"),
         predictions,
-        Trace([-30.0, -20.0, -19.5]),
+        [-30.0, -20.0, -19.5],
         {"kernel": "rbf", "output scale": 12.3456},
         environment(),
         "sureshot demo",
@@ -108,7 +108,7 @@ def test_full_report(tmp_path: Path, digits: tuple[Predictions, np.ndarray]) -> 
 
 
 def test_asks_for_nothing(digits: tuple[Predictions, np.ndarray]) -> None:
-    source = render(Report("Digits", predictions=digits[0], trace=Trace([1.0])))
+    source = render(Report("Digits", predictions=digits[0], trace=[1.0]))
     page = Page(source)
     assert page.addresses
     assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
@@ -132,7 +132,7 @@ def test_hostile_text_is_only_text() -> None:
         HOSTILE[0],
         Table((bad, "x"), ((HOSTILE[1], 1.0),), note=bad),
         Predictions(probabilities, HOSTILE, labels, outlier_score=np.arange(8), row_names=[bad] * 8),
-        Trace([1.0, 2.0], bad),
+        [1.0, 2.0],
         {bad: HOSTILE[1]},
         {HOSTILE[1]: bad},
         f"sureshot evaluate {bad}",
@@ -218,11 +218,11 @@ def test_rows_are_sorted_and_limited() -> None:
     outlier = np.random.default_rng(0).permutation(50).astype(float)
     names = [f"row{int(score):02d}" for score in outlier]
     predictions = Predictions(np.full((50, 2), 0.5), ["a", "b"], outlier_score=outlier, row_names=names)
-    source = render(Report("Rows", predictions=predictions, n_shown=3))
+    source = render(Report("Rows", predictions=predictions))
     outlying = source[source.index('id="outlying"') :]
-    positions = [outlying.index(f"row{i}") for i in (49, 48, 47)]
+    positions = [outlying.index(f"row{i}") for i in range(49, 37, -1)]
     assert positions == sorted(positions)
-    assert "row46" not in outlying
+    assert "row37" not in outlying
 
 
 def test_replaces_an_older_report(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from sureshot.cli.console import run_app
 from sureshot.cli.demo import demo
-from sureshot.cli.doctor import doctor
+from sureshot.cli.doctor import doctor, installed_version
 from sureshot.cli.evaluate import evaluate
 from sureshot.cli.fit import fit
 from sureshot.cli.meta_compare import meta_compare
@@ -46,13 +46,7 @@ for _command in (
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            found = version("sureshot")
-        except PackageNotFoundError:
-            found = "unknown (not installed)"
-        typer.echo(f"sureshot {found}")
+        typer.echo(f"sureshot {installed_version('sureshot') or 'unknown (not installed)'}")
         raise typer.Exit()
 
 

@@ -9,13 +9,7 @@ from typing import Literal
 from sureshot.cli.comparison_tables import comparison_tables, measured
 from sureshot.cli.console import command_line
 from sureshot.cli.few_shot import LoadedLearner
-from sureshot.cli.few_shot_report import (
-    READ_RELIABILITY,
-    VARIANTS,
-    robustness_note,
-    robustness_pictures,
-    task_name,
-)
+from sureshot.cli.few_shot_report import READ_RELIABILITY, VARIANTS, robustness_note, robustness_pictures, task_name
 from sureshot.meta.evaluation import Comparison, Evaluation
 from sureshot.report import Picture, Report, Table, environment, write_report
 from sureshot.report.content import Better, Cell, as_sentence
@@ -40,13 +34,13 @@ def write_comparison_page(
         },
         environment=environment(),
         command=command_line(),
-        tables=(*others, *_tables_of_corruptions(found.evaluations)),
+        tables=(*others, *_corruption_tables(found.evaluations)),
         pictures=tuple(_comparison_pictures(found)),
     )
     return write_report(folder, report)
 
 
-def _tables_of_corruptions(evaluations: Mapping[str, Evaluation]) -> list[Table]:
+def _corruption_tables(evaluations: Mapping[str, Evaluation]) -> list[Table]:
     first = next(iter(evaluations.values()))
     if first.robustness is None:
         return []

@@ -61,12 +61,10 @@ class _Notes(logging.Handler):
 def guarded(
     as_json: bool = False, quiet: bool = False, logs: Sequence[str] = ("sureshot",), but: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Run a command's body: mistakes become one line and an exit status, notes in `logs` go to standard error.
+    """Run a command's body: errors become one line and an exit status, notes in `logs` but `but` go to standard error.
 
-    Those in `but` do not.
-
-    Mistakes are those errors that the library raises on purpose and those of the operating system. Anything
-    else is a defect of the library and keeps its traceback.
+    These are the errors that the library raises on purpose and those of the operating system. Any other is a defect of
+    the library and keeps its traceback.
     """
     handler = _Notes()
     loggers = [logging.getLogger(name) for name in (*logs, *but)]
@@ -105,7 +103,7 @@ def guarded(
 
 @contextmanager
 def told_anyway(tell: Callable[[], None], as_json: bool) -> Iterator[None]:
-    """Where the block cannot write, people are told what was found before the error ends the command."""
+    """Show people what was found, even if the block cannot write it and the command ends with an error."""
     try:
         yield
     except OSError:

@@ -25,10 +25,7 @@ def demo(
 
         with console.progress("demo", quiet) as update:
             result = run_demo(output, update)
-        if as_json:
-            console.print_json(result.as_dict())
-        else:
-            _print(result)
+        console.tell(result.as_dict(), lambda _: _print(result), as_json)
 
 
 def _print(result: DemoResult) -> None:

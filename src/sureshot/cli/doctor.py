@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import sys
@@ -33,7 +32,7 @@ def doctor(as_json: console.JsonOption = False) -> None:
 
 def examine() -> dict[str, Any]:
     """All that `doctor` reports, as plain values."""
-    versions = {name: _version(name) for name in ("sureshot", *_REQUIRED)}
+    versions = {name: installed_version(name) for name in ("sureshot", *_REQUIRED)}
     missing = [name for name in _REQUIRED if versions[name] is None]
     return {
         "python": platform.python_version(),
@@ -41,7 +40,9 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": versions,
         "missing": missing,
-        "extras": {name: {"version": _version(name), "needed_for": purpose} for name, purpose in _OPTIONAL.items()},
+        "extras": {
+            name: {"version": installed_version(name), "needed_for": purpose} for name, purpose in _OPTIONAL.items()
+        },
         "device": {} if "torch" in missing else _device(),
         "threads": _threads("torch" not in missing),
         "memory_gb": _memory(),
@@ -49,7 +50,8 @@ def examine() -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """The version of a package; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -91,9 +93,7 @@ def _memory() -> float | None:
 
 
 def _data() -> dict[str, Any]:
-    if importlib.util.find_spec("numpy") is None or importlib.util.find_spec("pandas") is None:
-        return {}
-    from sureshot.data import ENVIRONMENT_VARIABLE, DataError, data_root
+    from sureshot.data.root import ENVIRONMENT_VARIABLE, DataError, data_root
 
     try:
         root = data_root()

@@ -110,17 +110,13 @@ def _print(summary: dict[str, Any]) -> None:
 
 
 _NAMES = {
-    "rows": "rows",
     "unknown_rows": "rows of unknown classes",
-    "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "nll": "NLL (nats)",
     "brier": "Brier",
     "ece": "ECE",
     "unknown_auroc": "unknown AUROC",
 }
-
-
 _MOST_CLASSES = 12
 
 

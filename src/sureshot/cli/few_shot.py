@@ -94,8 +94,7 @@ class EvaluationOptions:
         ),
     ] = None
     robustness: Annotated[
-        int | None,
-        Option("--robustness", min=0, help="Tasks of corrupted images, 0 for none; 1000, or all if fewer."),
+        int | None, Option("--robustness", min=0, help="Tasks of corrupted images, 0 for none; 1000, or all if fewer.")
     ] = None
     corrupted: Annotated[
         str, Option("--corrupted", metavar="both|query", help="Corrupt support and query images, or the query's.")

@@ -41,10 +41,7 @@ def meta_train(
             raise ValueError(
                 f"{folder}: the training has ended, and its {result.best.name} is gone: train into another"
             )
-        if as_json:
-            console.print_json(result.as_dict())
-        else:
-            _print(result)
+        console.tell(result.as_dict(), lambda _: _print(result), as_json)
 
 
 def _print(result: TrainingResult) -> None:

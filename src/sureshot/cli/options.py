@@ -77,8 +77,7 @@ class Files:
     """How files of rows are read."""
 
     drop: Annotated[
-        list[str] | None,
-        Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated."),
+        list[str] | None, Option(metavar="COLUMN", help="Leave out a column, or several: a,b; may be repeated.")
     ] = None
     row_id: Annotated[
         str | None,
@@ -170,8 +169,7 @@ class Classifier:
 
 # search
 SearchJobs = Annotated[
-    int | None,
-    Option("--jobs", help="Threads among which kernels are divided, -1 for all cores; changes no result."),
+    int | None, Option("--jobs", help="Threads among which kernels are divided, -1 for all cores; changes no result.")
 ]
 OptionalModelFile = Annotated[
     Path | None, Option("--output", "-o", metavar="MODEL", help="Save the model to this file (.safetensors).")
@@ -197,11 +195,7 @@ class Search:
         Option(min=0, help="Sweeps of moves after each batch; by default 6 while there are few rows, then 2."),
     ] = None
     schedule: Annotated[
-        str,
-        Option(
-            metavar="NAME",
-            help=f"How rows that come together are divided: {SCHEDULES}, or sizes: 50,100.",
-        ),
+        str, Option(metavar="NAME", help=f"How rows that come together are divided: {SCHEDULES}, or sizes: 50,100.")
     ] = "logarithmic"
 
 
@@ -247,8 +241,7 @@ class Answers:
 
     proba: Annotated[bool, Option("--proba", help="Add the probability of every class.")] = False
     top: Annotated[
-        int | None,
-        Option(min=1, metavar="K", help="Add the K most probable classes, each with its probability."),
+        int | None, Option(min=1, metavar="K", help="Add the K most probable classes, each with its probability.")
     ] = None
     outlier: Annotated[bool, Option("--outlier", help="Add the outlier score: larger is less like any class.")] = False
     reject: Annotated[
@@ -322,8 +315,7 @@ SessionsFile = Annotated[
     Path, Argument(metavar="CONFIG.toml", help="Data, methods and seeds; docs/sessions.md has all.")
 ]
 SessionsReport = Annotated[
-    Path | None,
-    Option("--report", metavar="FOLDER", help="Where the HTML report goes; by default beside the results."),
+    Path | None, Option("--report", metavar="FOLDER", help="Where the HTML report goes; by default beside the results.")
 ]
 SessionsFolder = Annotated[
     Path | None,

@@ -76,7 +76,7 @@ def _check_separable(labels: list[Any]) -> None:
     """Refuse labels that would be ambiguous in a cell that holds several."""
     for label in labels:
         if SEPARATOR in str(label):
-            raise ValueError(f"--set parts labels by {SEPARATOR}, which {label!r} has in it: use --json")
+            raise ValueError(f"--set separates labels by {SEPARATOR}, which {label!r} contains: use --json")
 
 
 def _name_of_rejected(model: IncrementalClassifier, asked: options.Answers) -> str | int:

@@ -18,7 +18,7 @@ from sureshot.cli.model import keeps_ids
 from sureshot.cli.reading import take
 from sureshot.estimators.outliers import Spread
 from sureshot.progress import stage
-from sureshot.report import Predictions, Report, Table, Trace, environment, write_report
+from sureshot.report import Predictions, Report, Table, environment, write_report
 
 if TYPE_CHECKING:
     from sureshot.data import DataTable
@@ -127,13 +127,12 @@ def _report(
     summary: Table | None = None,
     tables: tuple[Table, ...] = (),
 ) -> Report:
-    trace = getattr(model, "bound_trace_", ())  # few-shot classifiers tune nothing
     return Report(
         title=title,
         introduction=introduction,
         summary=summary,
         predictions=predictions,
-        trace=Trace(trace) if len(trace) else None,
+        trace=getattr(model, "bound_trace_", ()),  # few-shot classifiers tune nothing
         model=facts(model),
         environment=environment(),
         command=command_line(),

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SHOWN = 8
 """Structures and batches in a terminal; the report and JSON have all."""
 
-
 HELD_OUT = 0.2
 """Share of the rows that are kept for scores, unless another is asked for or a file has some."""
 
@@ -252,13 +251,10 @@ def _watched(model: KernelSearchClassifier, rows: Rows, quiet: bool) -> Iterator
 def _line(step: SearchStep, number: int) -> str:
     """A batch for the progress bar."""
     sizes = ", ".join(f"{size:.1f}" for size in step.effective_sample_sizes)
-    rates = f", {_mean(step.acceptance):.0%} of moves accepted" if step.acceptance else ""
+    accepted = step.acceptance.values()
+    rates = f", {sum(accepted) / len(accepted):.0%} of moves accepted" if accepted else ""
     best = "\n".join(f"  {mass:.2f} {structure}" for mass, structure in step.structures[:3])
     return f"batch {number}: {step.n_rows} rows, ESS {sizes} of {len(step.ancestors)}{rates}\n{best}"
-
-
-def _mean(rates: dict[str, float]) -> float:
-    return sum(rates.values()) / len(rates)
 
 
 def _prequential(stream: list[BatchScores]) -> dict[str, Any]:
@@ -276,14 +272,15 @@ def _prequential(stream: list[BatchScores]) -> dict[str, Any]:
 
 
 def _batch(step: SearchStep) -> dict[str, Any]:
+    mass, structure = step.structures[0]
     return {
         "rows": step.n_rows,
         "effective_sample_sizes": step.effective_sample_sizes,
         "resampled": step.resampled,
         "acceptance": step.acceptance,
         "log_evidence": step.log_evidence,
-        "structure": step.structures[0][1],
-        "mass": step.structures[0][0],
+        "structure": structure,
+        "mass": mass,
     }
 
 

@@ -52,11 +52,7 @@ def sessions(
             for name, table in TABLES.items():
                 with console.output_text(folder / name) as stream:
                     getattr(study, table)().to_csv(stream, index=False, lineterminator="\n")
-        if as_json:
-            console.print_json(found)
-        else:
-            _print(study)
-            console.print_text(f"report: {page}")
+        console.tell(found, lambda _: _print(study, page), as_json)
         if study.failures:
             raise ValueError("; ".join(f"{method} is left out, {why}" for method, why in study.failures.items()))
 
@@ -65,7 +61,7 @@ SHOWN = ("accuracy", "average_accuracy", "forgetting", "base_accuracy", "novel_a
 """Columns of the summary that fit a terminal; the report and the files have all."""
 
 
-def _print(study: SessionStudy) -> None:
+def _print(study: SessionStudy, page: Path | None = None) -> None:
     from sureshot.evaluation.session_study import averaged
 
     last = next(iter(next(iter(study.evaluations.values())).values())).last
@@ -73,6 +69,8 @@ def _print(study: SessionStudy) -> None:
     print_summary(averaged(study.summary(), ["method"]), title)
     if not last.session:
         console.note("all classes came in one session: there were not as many left as a later one has")
+    if page is not None:
+        console.print_text(f"report: {page}")
 
 
 def print_summary(table: DataFrame, title: str) -> None:

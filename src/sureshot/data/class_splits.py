@@ -24,8 +24,11 @@ def split_by_seed(
     seed: int,
 ) -> ClassSplit:
     """Numbers of at least three classes, shared out by chance; increasing, at least one in each set."""
-    shares = _three_positive(fractions)
-    if shares is None:
+    try:
+        shares = np.asarray(fractions, dtype=np.float64)
+    except (TypeError, ValueError):
+        shares = np.empty(0)
+    if shares.shape != (3,) or not (np.isfinite(shares) & (shares > 0)).all():
         raise DataError(f"fractions={fractions!r}, expected three positive numbers: training, validation, testing")
     n_classes = len(class_names)
     if n_classes < 3:
@@ -53,10 +56,7 @@ def shuffled(items: int | np.ndarray, seed: int) -> np.ndarray:
 
 
 def split_by_names(
-    class_names: Sequence[str],
-    train: Sequence[str | int] | None,
-    val: Sequence[str | int],
-    test: Sequence[str | int],
+    class_names: Sequence[str], train: Sequence[str | int] | None, val: Sequence[str | int], test: Sequence[str | int]
 ) -> ClassSplit:
     """Classes by lists of their names, in that order; ``train=None`` takes all that are on neither other list.
 
@@ -81,12 +81,3 @@ def split_by_names(
             seen.add(name)
     numbers = [[number[str(name)] for name in names] for names in (train, val, test)]
     return numbers[0], numbers[1], numbers[2]
-
-
-def _three_positive(fractions: Sequence[float]) -> np.ndarray | None:
-    """Three positive numbers as an array, or None for anything else."""
-    try:
-        shares = np.asarray(fractions, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-    return shares if shares.shape == (3,) and np.isfinite(shares).all() and (shares > 0).all() else None

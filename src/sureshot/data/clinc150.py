@@ -13,14 +13,7 @@ from sureshot.data.archives import read_arrays
 from sureshot.data.root import DataError, Root, data_file
 
 CLINC150_FILE = "clinc150_minilm.npz"
-_CLINC150_SIZES = {
-    "train": 15000,
-    "val": 3000,
-    "test": 4500,
-    "oos_train": 100,
-    "oos_val": 100,
-    "oos_test": 1000,
-}
+_CLINC150_SIZES = {"train": 15000, "val": 3000, "test": 4500, "oos_train": 100, "oos_val": 100, "oos_test": 1000}
 _CLINC150_LAYOUT = (
     "expected an NPZ file with embedding (23700, 384), label (23700,) 0 to 149 or -1 out of scope, split (23700,) as "
     "places in split_names (train, val, test, oos_train, oos_val, oos_test) and intent_names (150,): the queries of "
@@ -65,12 +58,5 @@ def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> C
     x = {name: X[index].astype(dtype) for name, index in rows.items()}
     labels = {name: y[index].astype(np.int64) for name, index in rows.items()}
     return Clinc150(
-        x_train=x["train"],
-        y_train=labels["train"],
-        x_val=x["val"],
-        y_val=labels["val"],
-        x_test=x["test"],
-        y_test=labels["test"],
-        x_oos=x["oos_test"],
-        intent_names=intents,
+        *(x["train"], labels["train"], x["val"], labels["val"], x["test"], labels["test"], x["oos_test"]), intents
     )

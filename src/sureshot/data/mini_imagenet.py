@@ -123,7 +123,5 @@ def load_miniimagenet32(root: Root = None) -> MiniImageNet32:
     pixels = read_strips(path, arrays["jpeg"], arrays["offset"], classes)
     images = labelled_images(pixels, arrays["label"], classes, "mini-ImageNet at 32 x 32")
     return MiniImageNet32(
-        images=images,
-        is_test=arrays["is_test"].astype(bool),
-        ravi_split=arrays["ravi_split"].astype(str),
+        images=images, is_test=arrays["is_test"].astype(bool), ravi_split=arrays["ravi_split"].astype(str)
     )

@@ -428,11 +428,7 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _from_npz(
-    path: Path,
-    target: str | None,
-    features: Sequence[str] | None,
-    text_labels: bool,
-    allow_missing: bool,
+    path: Path, target: str | None, features: Sequence[str] | None, text_labels: bool, allow_missing: bool
 ) -> DataTable:
     X, y, names = read_npz(path, target, allow_missing=allow_missing)
     labels = None

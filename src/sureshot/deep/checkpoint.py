@@ -20,7 +20,7 @@ def load_deep_classifier(path: str | os.PathLike[str]) -> DeepClassifier:
         If the file is damaged or something else; the message says which.
     """
     checkpoint = load_checkpoint(best_of(path, "`sureshot.networks.train`"), KIND)
-    config = require_header(checkpoint, {"classifier": dict})["classifier"]
+    config = require_header(checkpoint, "classifier")["classifier"]
     known = members(DeepClassifier, "sureshot.deep")
     try:
         kind: type[DeepClassifier] = known[config["name"]]

@@ -17,27 +17,20 @@ from sklearn.utils import Bunch
 
 from sureshot.demo.comparison import HIGHER_IS_BETTER, METRICS, Split, means_and_errors, measure
 from sureshot.demo.peers import TemperatureScaledLogisticRegression, logistic_regression, sklearn_gp
-from sureshot.demo.sessions import METHODS as SESSION_METHODS
 from sureshot.demo.sessions import N_BASE, WAY, run_session_demo
-from sureshot.demo.sessions import SECONDS as SESSION_SECONDS
 from sureshot.demo.sessions import SEEDS as SESSION_SEEDS
 from sureshot.demo.sessions import SHOTS as SESSION_SHOTS
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.evaluation.session_study import SessionStudy, averaged
-from sureshot.progress import in_proportion, reported_to, within
+from sureshot.progress import reported_to, within
 from sureshot.report import Measured, Predictions, Report, Table, environment, write_report
 from sureshot.report.session_tables import session_curves, session_tables
 
 N_KNOWN = 7
 SHOTS = 5
 SEEDS = (0, 1, 2, 3, 4)
-SECONDS = {
-    "sureshot": 3.7,
-    "logistic regression": 0.1,
-    "logistic regression, temperature by CV": 0.2,
-    "scikit-learn GP": 0.5,
-}
-"""Of a method on one split, as `sureshot.demo.sessions.SECONDS`."""
+FIRST_PART = 0.4
+"""Of the time of the demo, what is done before digits arrive in sessions."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +50,11 @@ class DemoResult:
         }
 
 
-def few_label_split(digits: Bunch, seed: int, shots: int = SHOTS) -> tuple[Split, np.ndarray]:
+def few_label_split(digits: Bunch, seed: int) -> tuple[Split, np.ndarray]:
     """Seven known classes with a few labels each, three unknown; also the test rows' positions, known first."""
     rng = np.random.default_rng(seed)
     known = np.sort(rng.permutation(10)[:N_KNOWN])
-    train = np.concatenate([rng.choice(np.flatnonzero(digits.target == c), shots, replace=False) for c in known])
+    train = np.concatenate([rng.choice(np.flatnonzero(digits.target == c), SHOTS, replace=False) for c in known])
     rest = np.setdiff1d(np.arange(len(digits.target)), train)
     is_known = np.isin(digits.target[rest], known)
     test, unknown = rest[is_known], rest[~is_known]
@@ -89,10 +82,7 @@ def run_demo(
     records = []
     classifiers = methods()
     shown: tuple[GPClassifier, np.ndarray] | None = None
-    costs = [SECONDS[name] for name in classifiers] * len(SEEDS)
-    costs += [SESSION_SECONDS[one.name] for one in SESSION_METHODS] * len(SESSION_SEEDS)
-    first_part, part = len(SEEDS) * len(classifiers) / len(costs), 1 / len(costs)
-    progress = in_proportion(progress, costs)
+    part = FIRST_PART / (len(SEEDS) * len(classifiers))
     for number, seed in enumerate(SEEDS):
         split, positions = few_label_split(digits, seed)
         for k, (name, make) in enumerate(classifiers.items()):
@@ -106,7 +96,7 @@ def run_demo(
                 shown = model, positions
     table = means_and_errors(records, ["method"])
     assert shown is not None
-    study = run_session_demo(within(progress, "sessions", first_part, 1 - first_part))
+    study = run_session_demo(within(progress, "sessions", FIRST_PART, 1 - FIRST_PART))
     progress("writing the report", 0.99)
     page = write_report(output, _report(table, digits, *shown, study))
     return DemoResult(table, averaged(study.summary(), ["method"]), page)

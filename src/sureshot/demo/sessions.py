@@ -15,9 +15,6 @@ METHODS = (
 )
 """A method more is a row more."""
 
-SECONDS = {"tree": 0.2, "gp": 11.0, "empirical_bayes": 0.1, "nearest_class_mean": 0.1}
-"""Of a method on the sessions of a seed, on one core; for how much of the demo is done, only their ratios matter."""
-
 SEEDS = (0, 1, 2)
 N_BASE, WAY, SHOTS = 4, 2, 5
 

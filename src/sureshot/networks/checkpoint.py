@@ -50,7 +50,7 @@ def load_checkpoint(path: Path, kind: str) -> Artifact:
         If the file is damaged or something else; the message says which.
     """
     artifact = load_artifact(path, kind)
-    require_header(artifact, {"config": dict, "progress": dict, "metrics": dict})
+    require_header(artifact, "config", "progress", "metrics")
     return artifact
 
 

@@ -73,10 +73,7 @@ def artifact_of(
 
 
 def save_artifact(
-    path: str | os.PathLike[str],
-    kind: str,
-    header: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray | torch.Tensor],
+    path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray | torch.Tensor]
 ) -> None:
     """Write what `artifact_of` makes: to a temporary name beside `path`, flushed to disk, then renamed over it.
 

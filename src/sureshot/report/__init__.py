@@ -6,17 +6,7 @@
 True
 """
 
-from sureshot.report.content import (
-    Confusion,
-    Measured,
-    Picture,
-    Predictions,
-    Report,
-    Table,
-    Tile,
-    Trace,
-    worst_pairs,
-)
+from sureshot.report.content import Confusion, Measured, Picture, Predictions, Report, Table, Tile, worst_pairs
 from sureshot.report.environment import environment
 from sureshot.report.html import render, write_report
 from sureshot.report.plots import (
@@ -37,7 +27,6 @@ __all__ = [
     "Report",
     "Table",
     "Tile",
-    "Trace",
     "confidence_histogram",
     "environment",
     "figure_to_data_uri",

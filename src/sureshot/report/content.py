@@ -85,20 +85,6 @@ def reliability_picture(
 
 
 @dataclass(frozen=True)
-class Trace:
-    """An objective as it was optimised."""
-
-    values: ArrayLike  # (steps,)
-    name: str = "evidence lower bound (nats)"  # of the objective
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.values, dtype=np.float64)
-        if values.ndim != 1 or values.size == 0:
-            raise ValueError(f"values: expected a non-empty list of numbers, got shape {values.shape}.")
-        object.__setattr__(self, "values", values)
-
-
-@dataclass(frozen=True)
 class Predictions:
     """Predictions of n rows, with whatever else is known of them."""
 
@@ -244,16 +230,11 @@ class Report:
     introduction: str = ""  # a sentence or two: what was fitted, on what
     summary: Table | None = None  # results, one row for each method
     predictions: Predictions | None = None  # sources of the scores, the diagrams and the tables of rows
-    trace: Trace | None = None  # the objective during the fit
+    trace: ArrayLike = ()  # (steps,), the evidence lower bound during the fit, in nats
     model: Mapping[str, object] = field(default_factory=dict)  # facts: kernel, likelihood, temperature...
     environment: Mapping[str, object] = field(default_factory=dict)  # see `sureshot.report.environment`
     command: str | None = None  # the command line that wrote the report
-    n_shown: int = 12  # rows in each table of rows, and pairs among the confusions
     verdict: str = ""  # the result in a sentence; made from the predictions if there are any
     tiles: tuple[Tile, ...] = ()  # single scores at the top; made from the predictions if there are any
     tables: tuple[Table, ...] = ()  # further results, below the figures
     pictures: tuple[Picture, ...] = ()  # further figures
-
-    def __post_init__(self) -> None:
-        if self.n_shown < 1:
-            raise ValueError(f"n_shown: expected a positive integer, got {self.n_shown}.")

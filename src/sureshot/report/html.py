@@ -47,6 +47,8 @@ FILE_NAME = "report.html"
 CONFUSION_NAME = "confusion.csv"
 """Beside the page: how many rows of each class were given each class, a row for each true one, unknown ones last."""
 
+N_SHOWN = 12  # rows in each table of rows, and pairs among the confusions
+_OBJECTIVE = "evidence lower bound (nats)"
 _ROUNDING = 1e-12  # of sums of numbers about one
 
 
@@ -106,24 +108,24 @@ def render(report: Report) -> str:
         context["verdict"] = report.verdict or _verdict(view)
         context["tiles"] = [*report.tiles, *_tiles(view)]
         pictures += _prediction_pictures(view)
-        context["uncertain"] = _rows(predictions, view, view.uncertainty, report.n_shown)
+        context["uncertain"] = _rows(predictions, view, view.uncertainty)
         if view.outlier_score is not None:
-            context["outlying"] = _rows(predictions, view, view.outlier_score, report.n_shown)
+            context["outlying"] = _rows(predictions, view, view.outlier_score)
         if view.labelled is not None:
             p, predicted, truth = view.labelled
             context["classes"] = _class_lines(p, truth, np.asarray(predictions.classes).tolist())
             pairs = worst_pairs(truth, predicted, predictions.classes)
-            context["pairs"] = pairs[: report.n_shown]
-            context["more_pairs"] = max(len(pairs) - report.n_shown, 0)
-    if report.trace is not None:
-        values = np.asarray(report.trace.values)
+            context["pairs"] = pairs[:N_SHOWN]
+            context["more_pairs"] = max(len(pairs) - N_SHOWN, 0)
+    values = np.asarray(report.trace, dtype=np.float64)
+    if values.size:
         steps = "1 step" if values.size == 1 else f"{values.size} steps"
         span = f"From {values[0]:.6g} to {values[-1]:.6g} in {steps}"
         pictures.append(
             Picture(
-                f"Trace: {report.trace.name}",
-                plots.objective_trace(values, report.trace.name),
-                f"{report.trace.name}. {span}",
+                f"Trace: {_OBJECTIVE}",
+                plots.objective_trace(values, _OBJECTIVE),
+                f"{_OBJECTIVE}. {span}",
                 f"{span}. A flat end means it has converged.",
             )
         )
@@ -200,9 +202,9 @@ def _prediction_pictures(view: View) -> list[Picture]:
     return pictures
 
 
-def _rows(predictions: Predictions, view: View, score: NDArray[np.float64], n_shown: int) -> list[dict[str, object]]:
+def _rows(predictions: Predictions, view: View, score: NDArray[np.float64]) -> list[dict[str, object]]:
     """The rows of largest score."""
-    order = np.argsort(-score, kind="stable")[:n_shown]
+    order = np.argsort(-score, kind="stable")[:N_SHOWN]
     classes = np.asarray(predictions.classes)
     names = np.arange(score.size) if predictions.row_names is None else np.asarray(predictions.row_names)
     images = None if predictions.images is None else np.asarray(predictions.images)

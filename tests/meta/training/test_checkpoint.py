@@ -80,7 +80,7 @@ def test_a_checkpoint_for_use_has_nothing_to_go_on_with(
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"backbone": {"options": {"n_filters": 8}}}, r"must have the shape \(8\), it has \(4,\)"),
+        ({"backbone": {"options": {"n_filters": 8}}}, r"must have the shape \(8,\), it has \(4,\)"),
         ({"learner": {"name": "protonet"}}, "checkpoint of another architecture: it has 'centre'"),
     ],
 )

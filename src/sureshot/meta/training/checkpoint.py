@@ -74,9 +74,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             f"{artifact.path} is no meta-trained learner (it holds {artifact.kind[:40]!r}): name a checkpoint that "
             "`sureshot meta-train` wrote, or its folder."
         )
-    header = require_header(
-        artifact, {"config": dict, "learner": dict, "backbone": dict, "progress": dict, "metrics": dict}
-    )
+    header = require_header(artifact, "config", "learner", "backbone", "progress", "metrics")
     episodes = header["progress"].get("episodes")
     if type(episodes) is not int or episodes < 0:
         raise ArtifactError(f"{artifact.path}: the header entry 'progress' must count episodes, it has {episodes!r}.")
