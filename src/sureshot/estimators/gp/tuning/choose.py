@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,92 +94,132 @@ def tune(
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
-    An average needs more than one family. Of embeddings, all kernels and least squares are averaged where targets look
-    random, else two kernels (`of_directions`), unless a kernel that bends is clearly ahead by least squares. Of more
-    than `AVERAGED_ROWS` there is one setting: a kernel that bends has as many features as there are rows.
+    An average needs more than one family.
     """
-    subset, *elsewhere = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
-    usable = subset.usable
-    average = average and not objective.by_evidence and len(families) > 1 and (subset.n_able > 0 or not embeddings)
-    varied = average and bool(elsewhere)
-    searches = [Search(subset, k, family, objective) for k, family in enumerate(families)]
-    untuned: list[Candidate] = []
-    if average and not embeddings and subset.n_able < SOME_ROWS:
-        few = subset.n_able < FEW_ROWS
-        untuned = [
-            candidate
-            for search in searches
-            if few or search.family.ranks is None
-            for candidate in search.untuned(models[0])
-            if few or candidate.rule == "plug_in"
-        ]
-    if untuned and subset.n_able < FEWEST_TO_TUNE:
-        return _settings([(1 / len(untuned), candidate) for candidate in untuned], families, usable)
-    of_two = False
-    with stage(0.0, SCREENED):
-        if embeddings:
-            climbing = searches[:1] if objective.by_evidence else linear_or_bent(searches)
-            look_wrong = average and targets_look_random(searches, support, bent=len(climbing) > 1)
-            of_two = average and not look_wrong and len(support.y) <= AVERAGED_ROWS
+    parts = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
+    searches = [Search(parts[0], k, family, objective) for k, family in enumerate(families)]
+    tuning = _Tuning(support, tuple(parts), models, objective, n_jobs)
+    average = average and not objective.by_evidence and len(families) > 1
+    if embeddings:
+        weighted = tuning.of_embeddings(searches, average and parts[0].n_able > 0)
+    else:
+        weighted, searches = tuning.of_table(searches, average, relevance and not objective.by_evidence)
+    return _settings(weighted, [search.family for search in searches], parts[0].usable)
+
+
+Weighted = list[tuple[float, Candidate]]
+"""An average, the heaviest first."""
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    """What settings are compared by."""
+
+    support: Support
+    parts: tuple[Support, ...]  # the first tunes, all of them compare kernels
+    models: tuple[Model, ...]
+    objective: Objective
+    n_jobs: int | None
+
+    @property
+    def subset(self) -> Support:
+        """The rows that tune, which may be all."""
+        return self.parts[0]
+
+    def of_embeddings(self, searches: list[Search], average: bool) -> Weighted:
+        """All kernels and least squares if targets look random, else two kernels, or one if another is clearly ahead.
+
+        Of more than `AVERAGED_ROWS` one: a kernel that bends has as many features as there are rows.
+        """
+        with stage(0.0, SCREENED):
+            climbing = searches[:1] if self.objective.by_evidence else linear_or_bent(searches)
+            look_random = average and targets_look_random(searches, self.support, bent=len(climbing) > 1)
+            of_two = average and not look_random and len(self.support.y) <= AVERAGED_ROWS
             if of_two and len(climbing) == 1:
-                return _settings(of_directions(searches, models[0], subset), families, usable)
-            average = look_wrong
-        else:
-            climbing = screened(searches, MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS, n_jobs, elsewhere, varied)
-    if relevance and not objective.by_evidence:
-        report("comparing columns", SCREENED)
-        further = with_relevance(searches, elsewhere)
-        climbing = [*climbing, *further]
-        families += tuple(search.family for search in further)
-    if not embeddings and not objective.by_evidence and not varied:
-        climbing = promising(climbing)
-    with stage(SCREENED, 1.0):
-        of_searches = _climbed(climbing, models, n_jobs)
-    if embeddings and not average:
-        of_searches = [max(of_searches, key=lambda found: _best(found).objective)]
-    candidates = list(itertools.chain.from_iterable(of_searches))
-    if average:
+                return of_directions(searches, self.models[0], self.subset)
+        found = self._climbed(climbing)
+        if look_random:
+            return self._average(searches, climbing, found, [])
+        chosen = self._single(max(found, key=lambda candidates: _best(candidates).objective))
+        return (
+            of_directions(searches, self.models[0], self.subset)
+            if of_two and not chosen.model.scheme.is_exact
+            else [(1.0, chosen)]
+        )
+
+    def of_table(self, searches: list[Search], average: bool, relevance: bool) -> tuple[Weighted, list[Search]]:
+        """The families that least squares ranks highest, and with relevance one more; also all searches there are."""
+        elsewhere, varied = self.parts[1:], average and len(self.parts) > 1
+        untuned = self._untuned(searches) if average else []
+        if untuned and self.subset.n_able < FEWEST_TO_TUNE:
+            return [(1 / len(untuned), candidate) for candidate in untuned], searches
+        with stage(0.0, SCREENED):
+            most = MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS
+            climbing = screened(searches, most, self.n_jobs, elsewhere, varied)
+        if relevance:
+            report("comparing columns", SCREENED)
+            further = with_relevance(searches, elsewhere)
+            climbing, searches = [*climbing, *further], [*searches, *further]
+        if not self.objective.by_evidence and not varied:
+            climbing = promising(climbing)
+        found = self._climbed(climbing)
+        if average:
+            return self._average(searches, climbing, found, untuned), searches
+        return [(1.0, self._single(list(itertools.chain.from_iterable(found))))], searches
+
+    def _untuned(self, searches: list[Search]) -> list[Candidate]:
+        """All families at their natural scales, of few rows; of very few on ranks and by every rule, too."""
+        if self.subset.n_able >= SOME_ROWS:
+            return []
+        few = self.subset.n_able < FEW_ROWS
+        tried = [search for search in searches if few or search.family.ranks is None]
+        found = itertools.chain.from_iterable(search.untuned(self.models[0]) for search in tried)
+        return [candidate for candidate in found if few or candidate.rule == "plug_in"]
+
+    def _climbed(self, searches: list[Search]) -> list[list[Candidate]]:
+        """The candidates of each, at once but for those that begin where another has ended."""
+        at_once = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        apart = [search for search in searches if search.base not in searches]
+        with stage(SCREENED, 1.0):
+            begun = at_once(delayed(search.candidates)(self.models) for search in apart)
+            found = dict(zip(apart, tracked(begun, "comparing settings", len(apart)), strict=True))
+            for search in searches:
+                if search.base in found:
+                    found[search] = search.candidates(self.models, found[search.base])
+        return [found[search] for search in searches]
+
+    def _average(
+        self, searches: list[Search], climbing: list[Search], found: list[list[Candidate]], untuned: list[Candidate]
+    ) -> Weighted:
+        """Of what was climbed, what least squares finds of the other families, and the untuned."""
+        candidates = list(itertools.chain.from_iterable(found))
         # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
-        final = subset is support or any(family.relevance is not None for family in families)
+        final = self.subset is self.support or any(search.family.relevance is not None for search in searches)
+        varied = len(self.parts) > 1
         if final or not varied:
-            for model in (model for model in models if model.scheme.is_exact and "plug_in" in objective.rules):
+            for model in (
+                model for model in self.models if model.scheme.is_exact and "plug_in" in self.objective.rules
+            ):
                 for search in (search for search in searches if search not in climbing):
                     candidates += search.least_squares(model)
-        most = (most_members if final else most_candidates)(len(support.y))
-        weighted = averaged(candidates, subset, most, untuned)
-        if varied and not final:
-            weighted = with_light_ones(weighted, candidates, usable, most)
-    else:
-        if subset.n_present < support.n_present:  # which favours least squares
-            candidates = [one for one in candidates if one.model.likelihood == models[0].likelihood]
+        most = (most_members if final else most_candidates)(len(self.support.y))
+        weighted = averaged(candidates, self.subset, most, untuned)
+        return with_light_ones(weighted, candidates, self.subset.usable, most) if varied and not final else weighted
+
+    def _single(self, candidates: list[Candidate]) -> Candidate:
+        """The best, if it is clearly better than the default, the first model by the first rule."""
+        if self.subset.n_present < self.support.n_present:  # which favours least squares
+            candidates = [one for one in candidates if one.model.likelihood == self.models[0].likelihood]
         best: dict[tuple[str, str], Candidate] = {}
         for candidate in candidates:
             key = (candidate.model.likelihood, candidate.rule)
             if key not in best or candidate.objective > best[key].objective:
                 best[key] = candidate
-        default = best[(models[0].likelihood, objective.rules[0])]
-        chosen = default if objective.by_evidence else choose(list(best.values()), default, usable)
-        weighted = [(1.0, chosen)]
-        if of_two and not chosen.model.scheme.is_exact:
-            weighted = of_directions(searches, models[0], subset)
-    return _settings(weighted, families, usable)
+        default = best[(self.models[0].likelihood, self.objective.rules[0])]
+        return default if self.objective.by_evidence else choose(list(best.values()), default, self.subset.usable)
 
 
-def _climbed(searches: list[Search], models: tuple[Model, ...], n_jobs: int | None) -> list[list[Candidate]]:
-    """The candidates of each, at once but for those that begin where another has ended."""
-    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    apart = [search for search in searches if search.base not in searches]
-    walked = tracked(at_once(delayed(search.candidates)(models) for search in apart), "comparing settings", len(apart))
-    found = dict(zip(apart, walked, strict=True))
-    for search in searches:
-        if search.base in found:
-            found[search] = search.candidates(models, found[search.base])
-    return [found[search] for search in searches]
-
-
-def averaged(
-    candidates: list[Candidate], support: Support, most: int, untuned: list[Candidate]
-) -> list[tuple[float, Candidate]]:
+def averaged(candidates: list[Candidate], support: Support, most: int, untuned: list[Candidate]) -> Weighted:
     """The best candidate of each family and likelihood with its weight, the heaviest first; none of weight zero.
 
     Those that are `untuned` have one weight together, which they share evenly.
@@ -196,7 +237,7 @@ def averaged(
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 
 
-def of_directions(searches: list[Search], model: Model, support: Support) -> list[tuple[float, Candidate]]:
+def of_directions(searches: list[Search], model: Model, support: Support) -> Weighted:
     """A candidate by the first kernel of embeddings, which is linear in them, and one by the best other kernel.
 
     The first is climbed, and the other, whose diagonal is the same, takes its output scale. Least squares weighs them:
@@ -216,9 +257,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> lis
     return sorted(weighted, key=lambda pair: pair[0], reverse=True)
 
 
-def with_light_ones(
-    weighted: list[tuple[float, Candidate]], candidates: list[Candidate], usable: Tensor, most: int
-) -> list[tuple[float, Candidate]]:
+def with_light_ones(weighted: Weighted, candidates: list[Candidate], usable: Tensor, most: int) -> Weighted:
     """With the best of families and likelihoods that have no weight, up to so many in all, for all rows to weigh."""
     known = _groups([candidate for _, candidate in weighted])
     rest = [_best(found) for group, found in _groups(candidates).items() if group not in known]
@@ -241,9 +280,7 @@ def _best(candidates: list[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.objective)
 
 
-def _settings(
-    weighted: list[tuple[float, Candidate]], families: tuple[Family, ...], usable: Tensor
-) -> tuple[Setting, ...]:
+def _settings(weighted: Weighted, families: Sequence[Family], usable: Tensor) -> tuple[Setting, ...]:
     total = float(usable.sum())
     return tuple(
         Setting(
