@@ -87,10 +87,11 @@ def test_verbose_fits_write_lines(
 ) -> None:
     x = np.random.default_rng(0).normal(size=(24, 3))
     y = (x[:, 0] > 0).astype(int)
-    quiet = kind().fit(x, y)
+    few = {"n_particles": 3, "n_rejuvenation": 1} if kind is KernelSearchClassifier else {}
+    quiet = kind(**few).fit(x, y)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(ProgressLines.__init__, "__defaults__", (0.0, ProgressLines.__init__.__defaults__[1]))  # type: ignore[index]
-    loud = kind(verbose=True).fit(x, y)
+    loud = kind(verbose=True, **few).fit(x, y)
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith(f"{kind.__name__}: ") and "% done" in line for line in lines)
     assert bool(lines) == (kind is not TreeGPClassifier)

@@ -92,7 +92,12 @@ SEARCH_CASES: dict[str, dict[str, Any]] = {
         "representation": "whitened",
     },
     "kernel search, inducing inputs": {"n_particles": 4, "n_rejuvenation": 1, "n_inducing": 5},
-    "kernel search, one structure": {"n_particles": 3, "structure": "LINEAR + PERIODIC", "schedule": [4, 10]},
+    "kernel search, one structure": {
+        "n_particles": 3,
+        "n_rejuvenation": 1,
+        "structure": "LINEAR + PERIODIC",
+        "schedule": [4, 10],
+    },
 }
 
 
@@ -380,7 +385,8 @@ PLACES = 12  # of a call at which it is made to fail
     ("case", "change"),
     [
         *((case, change) for case in FAILING_CASES for change in CHANGES),
-        *((case, change) for case in ("balanced classes", "few-shot, table") for change in CORRECTIONS),
+        *(("balanced classes", change) for change in CORRECTIONS),
+        ("few-shot, table", "replace"),
     ],
 )
 def test_a_failed_call_changes_nothing(case: str, change: str, checkpoints: dict[str, Path]) -> None:

@@ -189,7 +189,14 @@ def test_natural_gradients_of_all_rows_are_mean_field(prior: str, name: str) -> 
     held = problem.prior
     assert isinstance(held, FeaturePrior)
     found = fit_natural_gradient(
-        held.features, LIKELIHOODS[name], y, WEIGHT, prior_mean=held.mean, n_classes=n_classes, n_epochs=2000
+        held.features,
+        LIKELIHOODS[name],
+        y,
+        WEIGHT,
+        prior_mean=held.mean,
+        n_classes=n_classes,
+        n_epochs=200,
+        schedule=lambda step: 1.0,
     )
     moments = found.query(held.features, held.variance)
     for t in range(T):

@@ -266,9 +266,9 @@ def with_prior_classes(couple: bool) -> Found:
 def natural_gradients() -> Found:
     prior = feature_prior(False, residual=False)
     found = fit_natural_gradient(
-        prior.features, OneVsEach(), Y, prior_mean=prior.mean, n_classes=C, n_epochs=4000, schedule=lambda step: 1.0
+        prior.features, OneVsEach(), Y, prior_mean=prior.mean, n_classes=C, n_epochs=300, schedule=lambda step: 1.0
     )
-    sites = fit_mean_field(prior, OneVsEach(), Y, None, C, max_steps=4000, tolerance=0.0).sites
+    sites = fit_mean_field(prior, OneVsEach(), Y, None, C, max_steps=300, tolerance=0.0).sites
     return Found(found, weight_queries(), [of_sites(at_queries_only(), sites)])
 
 

@@ -84,7 +84,10 @@ def environment() -> dict[str, str]:
 
 
 def test_the_module_runs_and_its_help_does_not_import_what_is_slow(tmp_path: Path) -> None:
-    code = "import sys, experiments.command\nprint([name for name in ('torch', 'sklearn') if name in sys.modules])"
+    code = (
+        "import sys, experiments.command\n"
+        "print([name for name in ('torch', 'sklearn', 'experiments.iris') if name in sys.modules])"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment()
     )

@@ -1,7 +1,4 @@
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -34,15 +31,6 @@ def test_the_command_is_the_exact_one():
     assert command == "python -m experiments iris --set n_splits=3 --set 'sizes=[1, 2]' --set seed=4"
     parts = shlex.split(command)
     assert parse_settings(parts[5::2]) == given
-
-
-def test_modules_are_imported_only_when_asked_for():
-    code = (
-        "import sys; from experiments import registry; "
-        "assert 'experiments.iris' not in sys.modules; "
-        "registry.get_experiment('iris'); assert 'experiments.iris' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=Path(__file__).parents[2])
 
 
 def test_progress_is_told(tmp_path):

@@ -20,7 +20,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
 from sureshot.data import load_clinc150
@@ -96,12 +95,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     train(config, folder, data=data)
     return folder
-
-
-@pytest.mark.slow  # without a checkpoint it is GPClassifier(), which is checked beside the others
-@parametrize_with_checks([FewShotClassifier()])
-def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 @pytest.mark.parametrize("name", [NO_CHECKPOINT, *LEARNER_NAMES])

@@ -260,7 +260,7 @@ def test_pickle_joblib_threads_pipeline_and_grid_search(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(model.predict_proba, [X_test] * 8):
             np.testing.assert_array_equal(found, expected)
-    pipeline = make_pipeline(StandardScaler(), GPClassifier()).fit(X, y)
+    pipeline = make_pipeline(StandardScaler(), GPClassifier("rbf")).fit(X, y)
     assert pipeline.score(X, y) > 0.9
     assert pipeline[-1].outlier_score(pipeline[:-1].transform(X_test)).shape == (len(X_test),)
     search = GridSearchCV(GPClassifier(), {"kernel": ["rbf", "linear"]}, cv=2, scoring="neg_log_loss").fit(X, y)
@@ -271,12 +271,12 @@ def test_tables_tensors_and_text_labels() -> None:
     X, y, X_test, _ = iris()
     names = load_iris().target_names[y]
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
-    model = GPClassifier().fit(frame, pd.Series(names))
+    model = GPClassifier("rbf").fit(frame, pd.Series(names))
     assert model.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     assert set(model.predict(pd.DataFrame(X_test, columns=["a", "b", "c", "d"]))) <= set(names)
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame[["b", "a", "c", "d"]])
-    from_tensor = GPClassifier().fit(torch.from_numpy(X), torch.from_numpy(y))
+    from_tensor = GPClassifier("rbf").fit(torch.from_numpy(X), torch.from_numpy(y))
     np.testing.assert_array_equal(from_tensor.predict(torch.from_numpy(X_test)), from_tensor.predict(X_test))
 
 
@@ -373,8 +373,8 @@ def test_constant_columns_are_ignored_with_one_warning() -> None:
     X, y, X_test, _ = iris()
     padded, padded_test = (np.column_stack([part, np.full(len(part), 7.0)]) for part in (X, X_test))
     with pytest.warns(UserWarning, match="ignored 1 constant column"):
-        model = GPClassifier().fit(padded, y)
-    np.testing.assert_allclose(model.predict_proba(padded_test), GPClassifier().fit(X, y).predict_proba(X_test))
+        model = GPClassifier("rbf").fit(padded, y)
+    np.testing.assert_allclose(model.predict_proba(padded_test), GPClassifier("rbf").fit(X, y).predict_proba(X_test))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         GPClassifier().fit(np.zeros((4, 2)), [0, 1, 0, 1]).predict_proba(np.ones((1, 2)))

@@ -196,9 +196,8 @@ def test_right_labels_do_not_look_random(n_intents: int, shots: int, seeds: Sequ
 
 @pytest.mark.real_data
 def test_wrong_labels_do() -> None:
-    for seed in range(3):
-        x, y, _, _ = intents(30, 20, seed)
-        generator = np.random.default_rng(seed)
-        wrong = generator.random(len(y)) < 0.05
-        y[wrong] = generator.integers(0, 30, wrong.sum())
-        assert 0.02 < GPClassifier().fit(x, y).label_noise_ < 0.1
+    x, y, _, _ = intents(30, 20, 0)
+    generator = np.random.default_rng(0)
+    wrong = generator.random(len(y)) < 0.05
+    y[wrong] = generator.integers(0, 30, wrong.sum())
+    assert 0.02 < GPClassifier().fit(x, y).label_noise_ < 0.1

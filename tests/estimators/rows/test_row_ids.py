@@ -190,8 +190,14 @@ def test_the_last_row_of_a_class_is_corrected_among_particles() -> None:
         clone(SEARCH).set_params(window=9).fit(X[ROWS], Y[ROWS], row_id=ROWS)
 
 
-@pytest.mark.parametrize("ids", [IDS, ROWS, pd.Series(IDS), ROWS.tolist(), torch.from_numpy(ROWS)])
-@pytest.mark.parametrize("name", ["regression", "few-shot", "search"])
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        *(("regression", ids) for ids in (IDS, ROWS, pd.Series(IDS), ROWS.tolist(), torch.from_numpy(ROWS))),
+        ("few-shot", IDS),
+        ("search", IDS),
+    ],
+)
 def test_ids_are_in_files_and_pickles(name: str, ids: Any, tmp_path: Path) -> None:
     model = clone(MODELS.get(name, SEARCH)).fit(X[ROWS], Y[ROWS], row_id=ids)
     model.partial_fit(X[ROWS[:3]], Y[ROWS[:3]])
