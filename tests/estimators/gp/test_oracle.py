@@ -513,7 +513,7 @@ def test_many_chains_are_the_posterior(likelihood: str, tmp_path: Path) -> None:
     """Chains are independent, so their moments at queries have plain standard errors; so have the oracle's draws."""
     problem = problem_of(likelihood, "gibbs")
     x, y, weight = rows_of(likelihood, "gibbs")
-    model = classifier(likelihood, "gibbs", n_chains=300, n_sweeps=40).fit(x, y, sample_weight=weight)
+    model = classifier(likelihood, "gibbs", n_chains=150, n_sweeps=40).fit(x, y, sample_weight=weight)
     chains = sampled(model, likelihood, problem, QUERIES, tmp_path)
 
     def log_likelihood(f: Array) -> Array:
@@ -521,7 +521,7 @@ def test_many_chains_are_the_posterior(likelihood: str, tmp_path: Path) -> None:
         return logs[:, np.arange(len(problem.y)), problem.y] @ problem.weight
 
     n_latents = chains.mean.shape[1]
-    f = dense.elliptical_slice_samples(log_likelihood, problem.gram, PRIOR_MEAN, n_latents, 1000, 150)
+    f = dense.elliptical_slice_samples(log_likelihood, problem.gram, PRIOR_MEAN, n_latents, 500, 150)
     # At the queries, draws of the latents at the rows are Gaussians like the chains'.
     cross = problem.kernel(problem.x, QUERIES)
     solved = np.linalg.solve(problem.gram, cross)
