@@ -78,10 +78,8 @@ def test_zeros_have_no_direction_among_means_of_directions() -> None:
     assert model.outlier_score(np.zeros((1, 64)))[0] > model.outlier_score(x[800:]).max()
 
 
-@settings(max_examples=4)
-@given(order=st.permutations(range(30)))
-def test_the_order_of_rows_does_not_count(order: list[int]) -> None:
-    rows = np.arange(150)[TRAIN][order]
+def test_the_order_of_rows_does_not_count() -> None:
+    rows = np.random.default_rng(0).permutation(np.arange(150)[TRAIN])
     for name in ("defaults", "few-shot"):
         shuffled = ESTIMATORS[name][0]().fit(X[rows], Y[rows])
         np.testing.assert_array_equal(shuffled.outlier_score(X), fitted(name).outlier_score(X))
