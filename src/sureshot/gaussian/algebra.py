@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.blocks import IN_CACHE, blocks
-from sureshot.warned import warn
 
 
 def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
@@ -90,29 +89,6 @@ def trace_of_inverse(factor: Tensor) -> Tensor:
     """``tr((L L')^-1)`` (...) from Cholesky factors (..., N, N): the sum of the squares of ``L^-1``."""
     eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     return torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False).square().sum((-2, -1))
-
-
-def cholesky_with_jitter(gram: Tensor) -> Tensor:
-    """Lower Cholesky factor of (..., N, N); members that fail get growing jitter and one warning says how much."""
-    factor, info = torch.linalg.cholesky_ex(gram)
-    if not bool((info > 0).any()):
-        return factor
-    scale = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    scale = torch.where(scale == 0, 1, scale)  # of a matrix of zeros
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    smallest = math.ceil(math.log10(torch.finfo(gram.dtype).eps)) + 1
-    for exponent in range(smallest, -2):
-        failed = (info > 0)[..., None, None]
-        retry, retry_info = torch.linalg.cholesky_ex(gram + 10.0**exponent * scale * eye)
-        factor = torch.where(failed, retry, factor)
-        info = torch.where(info > 0, retry_info, info)
-        if not bool((info > 0).any()):
-            warn(f"added jitter of 1e{exponent} times the mean variance to sample a singular prior", RuntimeWarning)
-            return factor
-    raise ValueError(
-        "the kernel matrix is not positive semi-definite: even jitter of 1e-3 of its mean diagonal does not "
-        "make it factorisable. Check a custom kernel for asymmetry or negative eigenvalues."
-    )
 
 
 def symmetric_root(gram: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.algebra import (
-    cholesky_with_jitter,
     factor_plus_identity,
     solve_vectors,
     symmetric_root,
@@ -115,12 +114,7 @@ class GramPrior(Prior):
         return -0.5 * (whitened.square().sum(-1) + log_det)
 
     def sample(self, shape: torch.Size, generator: torch.Generator | None) -> Tensor:
-        """Only members whose factorisation fails get jitter, with a warning."""
-        noise = torch.randn(
-            *shape, self.gram.shape[-1], generator=generator, dtype=self.gram.dtype, device=self.gram.device
-        )
-        factor = cholesky_with_jitter(self.gram)
-        return self.mean + times_vector(factor, noise)
+        return self.sampler().sample(shape, generator)
 
     def sampler(self) -> FeaturePrior:
         """A factor from the eigenvalues: singular kernel matrices need no jitter."""
