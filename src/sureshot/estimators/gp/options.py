@@ -141,6 +141,16 @@ def families_for(
     return weighted if alone else (*weighted, *standardised)
 
 
+def directions_for(support: Support, column_scale: Tensor | None) -> tuple[Family, ...]:
+    """Kernels of the directions of rows of a table, for an average, if rows look like an encoder's.
+
+    That is, columns seem to share a unit (`column_scale`, their standard deviations) and are no fewer than the rows.
+    """
+    if column_scale is None or len(support.y) > support.x.shape[1] or not share_a_unit(column_scale):
+        return ()
+    return tuple(replace(named_family(name, support), column_weights=column_scale) for name in DIRECTIONS)
+
+
 def _effective_share(weights: Tensor) -> float:
     """The effective number of columns, by the variances that `weights` (D,) give them, relative to all."""
     variances = weights.square()

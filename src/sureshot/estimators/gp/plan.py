@@ -111,6 +111,7 @@ def choose_plans(
         settings.averages,
         ranks,
     )
+    directions = options.directions_for(support, column_scale) if settings.averages else ()
     if settings.objective is None:
         kernel = scaled(families[0].build(1.0), 1.0)
         found: tuple[Setting, ...] = (Setting(kernel, models[0], rules[0], 1.0, math.nan),)
@@ -128,6 +129,7 @@ def choose_plans(
                 settings.averages,
                 settings.weighs_columns,
                 embeddings,
+                directions,
             )
     plans = [_plan(setting, models[0], scaling) for setting in found]
     return [

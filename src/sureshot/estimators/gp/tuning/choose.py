@@ -91,6 +91,7 @@ def tune(
     average: bool = False,
     relevance: bool = False,  # whether columns may have length-scales of their own
     embeddings: bool = False,  # whether the families compare these, the first linear in them
+    directions: tuple[Family, ...] = (),  # of rows of a table, which then have half of an average
 ) -> tuple[Setting, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
@@ -103,7 +104,7 @@ def tune(
     if embeddings:
         weighted = tuning.of_embeddings(searches, average and parts[0].n_able > 0)
     else:
-        weighted, searches = tuning.of_table(searches, average, relevance and not objective.by_evidence)
+        weighted, searches = tuning.of_table(searches, average, relevance and not objective.by_evidence, directions)
     return _settings(weighted, [search.family for search in searches], parts[0].usable)
 
 
@@ -147,7 +148,9 @@ class _Tuning:
             else [(1.0, chosen)]
         )
 
-    def of_table(self, searches: list[Search], average: bool, relevance: bool) -> tuple[Weighted, list[Search]]:
+    def of_table(
+        self, searches: list[Search], average: bool, relevance: bool, directions: tuple[Family, ...]
+    ) -> tuple[Weighted, list[Search]]:
         """The families that least squares ranks highest, and with relevance one more; also all searches there are."""
         elsewhere, varied = self.parts[1:], average and len(self.parts) > 1
         untuned = self._untuned(searches) if average else []
@@ -163,9 +166,15 @@ class _Tuning:
         if not self.objective.by_evidence and not varied:
             climbing = promising(climbing)
         found = self._climbed(climbing)
-        if average:
-            return self._average(searches, climbing, found, untuned), searches
-        return [(1.0, self._single(list(itertools.chain.from_iterable(found))))], searches
+        if not average:
+            return [(1.0, self._single(list(itertools.chain.from_iterable(found))))], searches
+        weighted = self._average(searches, climbing, found, untuned)
+        if directions:
+            beside = [Search(self.subset, len(searches) + k, one, self.objective) for k, one in enumerate(directions)]
+            searches = [*searches, *beside]
+            weighted = [*weighted, *of_directions(beside, self.models[0], self.subset)]
+            weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
+        return weighted, searches
 
     def _untuned(self, searches: list[Search]) -> list[Candidate]:
         """All families at their natural scales, of few rows; of very few on ranks and by every rule, too."""
