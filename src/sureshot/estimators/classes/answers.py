@@ -1,6 +1,6 @@
 """Predictions of a fitted classifier: classes, probabilities, sets of labels, outlier scores, influence.
 
-Every answer is made of the frozen `Fitted` that the classifier holds, asked for once, in blocks of rows that bound
+Every answer is made of the frozen `ClassFitted` that the classifier holds, asked for once, in blocks of rows that bound
 memory. How it is learnt is `sureshot.estimators.base`.
 """
 
@@ -271,10 +271,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         UserWarning
             If there are too few labelled rows for any to be rejected.
         """
-        return self._decided("predict_or_reject", X, false_alarm, unknown).labels
+        return self.decide(X, false_alarm, unknown).labels
 
     def decide(self, X: Rows, false_alarm: float = 0.05, unknown: Any = None) -> Decisions:
-        """Return what `predict_or_reject` does, with its reasons.
+        """Return what `predict_or_reject` returns, with the p-values and outlier scores behind it.
 
         Parameters
         ----------
@@ -288,10 +288,6 @@ class Answers(ClassifierMixin, BaseEstimator):
         Decisions
             Labels, `novelty_p_value` and `outlier_score`, each (n,).
         """
-        return self._decided("decide", X, false_alarm, unknown)
-
-    def _decided(self, method: str, X: Any, false_alarm: Any, unknown: Any) -> Decisions:
-        """`decide` under the name of the method that was called."""
         false_alarm, fitted = check_share("false_alarm", false_alarm), self._current()
         unknown = unknown_label(unknown, fitted.classes)
         kept = self._kept(fitted, X)

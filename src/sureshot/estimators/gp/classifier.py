@@ -35,7 +35,7 @@ from sureshot.estimators.rows.precomputed import MatrixReader
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.kernels import Expression
 
-BY_PRODUCTS = ("auto", "linear", "cosine")  # kernels that may compare sparse rows
+SPARSE_KERNELS = ("auto", "linear", "cosine")  # that compare sparse rows; "auto" only rows of unit length
 
 
 @undisturbed
@@ -221,10 +221,10 @@ class GPClassifier(IncrementalClassifier):
     _formats = (GP_FORMAT,)
 
     def __sklearn_tags__(self) -> Tags:
-        """Scikit-learn's tags: a precomputed kernel is pairwise."""
+        """Scikit-learn's tags: a precomputed kernel is pairwise; linear and cosine take any sparse rows."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.kernel)
-        tags.input_tags.sparse = isinstance(self.kernel, str) and self.kernel in BY_PRODUCTS[1:]
+        tags.input_tags.sparse = isinstance(self.kernel, str) and self.kernel in SPARSE_KERNELS[1:]
         return tags
 
     def partial_fit(
@@ -298,8 +298,8 @@ class GPClassifier(IncrementalClassifier):
 
     def _reader(self) -> Reader:
         if not is_precomputed(self.kernel):
-            by_products = [name for name in BY_PRODUCTS if isinstance(self.kernel, str) and self.kernel == name]
-            return TableReader.of(self.columns, by_products[0] if by_products else None)
+            sparse = self.kernel if isinstance(self.kernel, str) and self.kernel in SPARSE_KERNELS else None
+            return TableReader.of(self.columns, sparse)
         if check_kinds(self.columns):
             raise ValueError("columns does not go with kernel='precomputed', where X is the kernel matrix.")
         return MatrixReader()
