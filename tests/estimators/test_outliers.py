@@ -109,6 +109,8 @@ def test_distance_is_a_kernel_density_by_rows_left_out() -> None:
     assert found.width == pytest.approx(2 * tried[np.argmax(density)])
     usual = -found.width * logsumexp(-squared / (2 * found.width), axis=0)
     deviation = np.sqrt(np.pi / 2) * np.abs(usual - np.median(usual)).mean()
+    without_themselves = found(x, left_out=np.ones(40, dtype=bool))
+    np.testing.assert_allclose(without_themselves, (usual - np.median(usual)) / deviation, rtol=CLOSE, atol=CLOSE)
     squared = (((x[:, None] - queries) / scaling.scale) ** 2).sum(-1)
     expected = -found.width * logsumexp(-squared / (2 * found.width), axis=0)
     np.testing.assert_allclose(found(queries), (expected - np.median(usual)) / deviation, rtol=CLOSE)
