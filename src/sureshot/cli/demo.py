@@ -17,7 +17,7 @@ def demo(
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Compare sureshot with its neighbours on handwritten digits; under 90 seconds."""
+    """Compare sureshot with other classifiers on handwritten digits; under 90 seconds."""
     # Blank corners of the digits, and settings that sessions keep on purpose, are no news to anybody here.
     with console.guarded(as_json, quiet, but=("sureshot.estimators",)):
         console.check_folder(output)

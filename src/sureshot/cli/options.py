@@ -92,35 +92,40 @@ class Files:
         str | None,
         Option(
             metavar="CHARACTER",
-            help="Between cells: comma, semicolon, tab, bar, space or itself; else that stated at the fit, or found.",
+            help="Between cells: comma, semicolon, tab, bar, space or the character itself; by default as at the fit, "
+            "or detected.",
         ),
     ] = None
-    encoding: Annotated[str | None, Option(help="Of text files, such as utf-8, utf-16, latin-1; else found.")] = None
-    decimal: Annotated[str | None, Option(metavar=".|,", help="The decimal sign; else found.")] = None
+    encoding: Annotated[str | None, Option(help="Of text files: utf-8, utf-16, latin-1, ...; by default detected.")] = (
+        None
+    )
+    decimal: Annotated[str | None, Option(metavar=".|,", help="The decimal sign; by default detected.")] = None
     header: Annotated[
         bool | None,
         Option(
             "--header/--no-header",
-            help="Whether the first line has the names of columns (else they are 'column 1' and so on); by default as "
-            "when the model was fitted, else it has.",
+            help="Whether the first line names the columns (otherwise they are 'column 1' and so on); by default as at "
+            "the fit, which takes it for names.",
             show_default=False,
         ),
     ] = None
     missing: Annotated[
         list[str] | None,
-        Option(metavar="TOKEN", help="A further text of cells that are gaps, such as unknown; may be repeated."),
+        Option(metavar="TOKEN", help="A further text that marks a missing cell, such as unknown; may be repeated."),
     ] = None
     fold_case: Annotated[
         bool, Option("--fold-case", help="Labels that differ in upper and lower case only are one class.")
     ] = False
     sheet: Annotated[
-        str | None, Option(metavar="NAME", help="Of an Excel file; else that stated at the fit, or the first.")
+        str | None, Option(metavar="NAME", help="Of an Excel file; by default as at the fit, or the first.")
     ] = None
 
 
 ReportFolder = Annotated[Path | None, Option("--report", metavar="FOLDER", help="Write an HTML report to this folder.")]
 Model = Annotated[Path, Argument(metavar="MODEL", help="A model's file, as fit, search and update write it.")]
-DataRoot = Annotated[Path | None, Option("--data", metavar="FOLDER", help="The data root; else that of SURESHOT_DATA.")]
+DataRoot = Annotated[
+    Path | None, Option("--data", metavar="FOLDER", help="The data root; by default that of SURESHOT_DATA.")
+]
 
 # demo
 DemoFolder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")]
@@ -129,7 +134,7 @@ DemoFolder = Annotated[Path, Option("--output", "-o", metavar="FOLDER", help="Wh
 ModelFile = Annotated[Path, Option("--output", "-o", metavar="MODEL", help="The model file to write (.safetensors).")]
 FitSeed = Annotated[
     int | None,
-    Option(min=0, help="Fixes everything that is random, as random_state= in Python; it is fixed if not given, too."),
+    Option(min=0, help="Seeds everything random, as random_state= in Python; the default is a fixed seed, too."),
 ]
 
 
@@ -142,7 +147,7 @@ class Classifier:
     inference: Annotated[str, Option(help=INFERENCES + ".")] = "auto"
     objective: Annotated[str, Option(help=OBJECTIVES + ".")] = "auto"
     standardize: Annotated[
-        str, Option(help="Scale the columns: auto (unless rows are unit-length embeddings), true, false.")
+        str, Option(help="Standardise the columns: auto (not those of embeddings), true, false.")
     ] = "auto"
     ensemble: Annotated[
         bool,
@@ -248,8 +253,8 @@ class Answers:
         float | None,
         Option(
             metavar="RATE",
-            help="Add the p-value of 'one of the known classes', and reject, on average, so large a share of rows of "
-            "these that are like those learnt: 0.05, say.",
+            help="Add the p-value of 'one of the known classes', and reject rows where it is no larger than RATE: on "
+            "average this share of the rows of known classes; 0.05, say.",
         ),
     ] = None
     unknown: Annotated[
@@ -260,8 +265,8 @@ class Answers:
         Option(
             "--set",
             metavar="COVERAGE",
-            help="Add a set of classes that holds the true one so often, on average over rows like those learnt: 0.9, "
-            "say.",
+            help="Add a prediction set: it contains the true class of this share of the rows of known classes, on "
+            "average; 0.9, say.",
         ),
     ] = None
 
@@ -297,7 +302,7 @@ ForgetClasses = Annotated[
     list[str] | None,
     Option("--forget-classes", metavar="CLASS", help="Take away a class with its rows, or several: a,b."),
 ]
-Retune = Annotated[bool, Option("--retune", help="Learn the kernel's parameters anew from all rows.")]
+Retune = Annotated[bool, Option("--retune", help="Choose all settings anew from all rows.")]
 
 # meta-train
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="Settings; docs/meta-training.md has all.")]
