@@ -1,7 +1,7 @@
 """How every incremental classifier of sureshot learns, forgets, is calibrated and saved, once.
 
 A concrete estimator says how to learn from rows and how to update what it has learnt; it is thin. Everything else,
-checks, labels that come and go, weights, model files, is here, in terms of the frozen `Fitted` that it holds;
+checks, labels that come and go, weights, model files, is here, in terms of the frozen `ClassFitted` that it holds;
 predictions are in `sureshot.estimators.classes.answers`. A call that fails, at whatever point and for whatever reason,
 changes nothing: the next `Fitted` is complete before it takes the place of the last one.
 """
@@ -112,8 +112,9 @@ class IncrementalClassifier(Answers):
     ) -> Self:
         """Add labelled rows, of known or new classes, and keep the settings.
 
-        The result is that of `fit` on all rows so far with the same settings. A column that was constant, and so left
-        out, stays out. The first call is a `fit` that may have one class only.
+        The result is that of `fit` on all rows so far with the same settings; `FewShotClassifier` without a checkpoint
+        chooses them anew. A column that was constant, and so left out, stays out. The first call is a `fit` that may
+        have one class only.
 
         Parameters
         ----------
@@ -173,7 +174,7 @@ class IncrementalClassifier(Answers):
     def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
         """Remove classes with all their rows, or rows by their ids, as if they had never been seen.
 
-        Settings are kept.
+        Settings are kept, but for those of `FewShotClassifier` without a checkpoint, which chooses them anew.
 
         Parameters
         ----------
@@ -396,7 +397,7 @@ class IncrementalClassifier(Answers):
 
     @property
     def _by_class(self) -> str:
-        """A hash of the arguments that every update takes as they are, unlike settings, which it keeps."""
+        """A hash of `class_weight` and `class_prior`, which every update takes as they are; it keeps other settings."""
         return str(joblib.hash([getattr(self, name, None) for name in ("class_weight", "class_prior")]))
 
     def _listening(self) -> AbstractContextManager[None]:
@@ -470,5 +471,5 @@ def _random_state(given: Any) -> np.random.RandomState:
 
 
 def _prior_of(fitted: ClassFitted, stated: Any) -> np.ndarray | None:
-    """Embeddings are rows of unit length."""
+    """The class prior that is stated, for the rows that were learnt; None: their frequencies."""
     return usual_prior(stated, fitted.classes, fitted.frequencies, is_unit_norm(torch.from_numpy(fitted.rows.x)))

@@ -31,8 +31,8 @@ def weigh_classes(
     """The rows with the weights of their classes multiplied in; rows of a class of weight zero are left out.
 
     "balanced" gives every class that has rows the same total weight and keeps the sum of all weights. It counts a row
-    of weight 2 as two rows. "auto" leaves them as they are, but of embeddings, half of whose classes
-    have one row, all classes count as the largest, or none as more than `BESIDE_SINGLE_ROWS`.
+    of weight 2 as two rows. "auto" does something only for embeddings of which half of the classes have one row: all
+    classes then count as the largest, or none as more than `BESIDE_SINGLE_ROWS`.
     """
     if class_weight is None:
         return rows

@@ -65,6 +65,8 @@ class FewShotClassifier(IncrementalClassifier):
         The checkpoint's learner, in double precision; with a checkpoint.
     kernel_, likelihood_, inference_, predictive_, members_
         As for `GPClassifier`; without a checkpoint.
+    input_shape_ : tuple of int
+        Shape of one row.
     temperature_ : float
         Divides the latents, or the log probabilities of an average; with a checkpoint 1 until `calibrate` sets it.
     log_evidence_ : float
@@ -75,6 +77,8 @@ class FewShotClassifier(IncrementalClassifier):
         What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
     reading_ : Remembered
         How `sureshot.data.read_table` read the file of X, for files like it.
+    row_ids_ : ndarray (K,)
+        Ids of the rows that have one, sorted.
     n_features_in_, feature_names_in_
         Number and names of the columns of X.
 

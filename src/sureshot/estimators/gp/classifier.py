@@ -56,7 +56,7 @@ class GPClassifier(IncrementalClassifier):
     likelihood : {"auto", "logistic", "softmax", "one_vs_each", "logistic_softmax", "least_squares"}, default="auto"
         "logistic" is for two classes. "auto" compares logistic or softmax with least squares on targets of -1 and +1.
     inference : {"auto", "laplace", "mean_field", "gibbs", "natural_gradient"}, default="auto"
-        "auto" is Laplace's method for logistic and softmax, mean field for the others.
+        "auto" is Laplace's method for logistic and softmax, mean field for the others; least squares is exact.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What chooses settings; "auto" is "leave_one_out". None keeps the kernel as it is, at temperature 1.
     approximation : {"auto", "exact", "low_rank", "inducing"}, default="auto"
@@ -121,7 +121,7 @@ class GPClassifier(IncrementalClassifier):
     temperature_ : float
         Divides the latents before the predictive rule; for an average the log probabilities.
     label_noise_ : float
-        The share of labels that an average expects to be random.
+        The share of labels that an average expects to be random; 0 without an average.
     leave_one_out_score_ : float
         Mean leave-one-out log probability in nats, smoothed, by which settings were compared.
     leave_one_out_accuracy_, leave_one_out_balanced_accuracy_, leave_one_out_nll_ : float
@@ -139,6 +139,8 @@ class GPClassifier(IncrementalClassifier):
         What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
     reading_ : Remembered
         How `sureshot.data.read_table` read the file of X, for files like it.
+    row_ids_ : ndarray (K,)
+        Ids of the rows that have one, sorted.
     n_features_in_, feature_names_in_
         Number and names of the columns of X.
 

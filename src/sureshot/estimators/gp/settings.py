@@ -1,7 +1,7 @@
 """The arguments of `GPClassifier`, checked and definite.
 
-Every argument is checked here for itself; what depends on the data or on two arguments together (`options`, and
-`validation` for the weights of classes) is checked where it is used.
+Every argument is checked here for itself; what depends on the data or on two arguments together is checked where
+it is used (`options`, and `class_weights` and `class_prior` of `estimators/classes`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from sureshot.likelihoods.base import PredictiveRule
 OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
 APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing")
 
-
 BESIDE = ("random_state", "columns", "verbose")
 """Arguments that are no setting of a fit: its seed, how rows are read, what is said meanwhile."""
-
 
 WORTH_CUDA = 2000
 """Rows from which on ``device="auto"`` takes CUDA.

@@ -1,6 +1,6 @@
 """Labelled rows that have ids, so that they can be corrected: replaced, or removed as if they had never been seen.
 
-Equal labelled rows are merged into one with their summed weight (`validation.merge_rows`), so a `RowIds` says which
+Equal labelled rows are merged into one with their summed weight (`labelled_rows.merge_rows`), so a `RowIds` says which
 merged row an id belongs to and how much weight it brought. Rows that came without an id are the rest of each weight.
 A correction takes merged rows apart into what came, leaves out or adds, and merges again: weights are sums of what
 came, in an order of their own, so neither the order of arrival nor what was there before leaves a trace.

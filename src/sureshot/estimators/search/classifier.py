@@ -106,6 +106,8 @@ class KernelSearchClassifier(IncrementalClassifier):
         What makes numbers of such columns: ``encoder_(X)``, with ``encoder_.names``.
     reading_ : Remembered
         How `sureshot.data.read_table` read the file of X, for files like it.
+    row_ids_ : ndarray (K,)
+        Ids of the rows that have one, sorted.
     n_features_in_, feature_names_in_
         Number and names of the columns of X.
 
@@ -168,7 +170,6 @@ class KernelSearchClassifier(IncrementalClassifier):
     log_evidence_error_ = FittedAttribute("log_evidence_error")
     kernel_columns_ = FittedAttribute("kernel_columns")
     predictive_ = FittedAttribute("settled.rule")
-    log_evidence_ = FittedAttribute("log_evidence")
 
     _formats = (SEARCH_FORMAT,)
 

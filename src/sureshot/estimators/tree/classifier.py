@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -155,7 +155,7 @@ class TreeGPClassifier(IncrementalClassifier):
         unseen: Labels | None = None,
         *,
         row_id: Labels | None = None,
-    ) -> TreeGPClassifier:
+    ) -> Self:
         """Learn the first session.
 
         Parameters
@@ -188,7 +188,7 @@ class TreeGPClassifier(IncrementalClassifier):
         sample_weight: Weights | None = None,
         *,
         row_id: Labels | None = None,
-    ) -> TreeGPClassifier:
+    ) -> Self:
         """Learn a further session: rows of known or new classes.
 
         Parameters
