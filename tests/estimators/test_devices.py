@@ -10,7 +10,7 @@ import torch
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier, TreeGPClassifier
-from sureshot.estimators.gp.settings import WORTH_CUDA, device_for
+from sureshot.estimators.devices import WORTH_CUDA, device_for
 
 X, Y = load_iris(return_X_y=True)
 

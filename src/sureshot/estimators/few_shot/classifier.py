@@ -18,6 +18,7 @@ from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.class_fitted import ClassFitted
+from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.format import FEW_SHOT_FORMATS
 from sureshot.estimators.few_shot.inputs import Encoder
@@ -25,7 +26,7 @@ from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.gp.fitting import fit
-from sureshot.estimators.gp.settings import Settings, device_for
+from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.meta.training.checkpoint import load_learner

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from sureshot.data.remembered import Remembered
+from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.inputs import Encoder
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.format import GP_FORMAT
-from sureshot.estimators.gp.settings import device_for
 from sureshot.estimators.stored import Format, Stored
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.networks.backbones import Backbone

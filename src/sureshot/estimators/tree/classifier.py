@@ -18,9 +18,9 @@ from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights, ch
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.answers import TopClasses
 from sureshot.estimators.classes.class_fitted import ClassFitted
+from sureshot.estimators.devices import device_for
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
-from sureshot.estimators.gp.settings import device_for
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.tree.fitted import TreeFitted, first_session, later_session
 from sureshot.estimators.tree.format import TREE_FORMAT

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from sureshot.estimators.gp.settings import device_for
+from sureshot.estimators.devices import device_for
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.stored import Format, Stored
 from sureshot.estimators.tree.fitted import TreeFitted, restored
