@@ -18,12 +18,7 @@ from sureshot.estimators.rows.preprocessing import share_a_unit
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
 from sureshot.inference import SCHEMES, schemes_for
-from sureshot.kernels import (
-    Expression,
-    is_unit_norm,
-    natural_lengthscale,
-    preset_kernel,
-)
+from sureshot.kernels import Expression, is_unit_norm, natural_lengthscale, preset_kernel
 from sureshot.kernels.dense import own_kernel
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods import Softmax
@@ -47,13 +42,13 @@ ONE_SHOT_TEMPERATURE = {
     "linear": 0.9,
     "polynomial1": 0.9,
 }
-"""Factors of `one_shot_temperature`."""
+"""Factors of `one_shot_temperature` by kernel (docs/results/one-shot-defaults.md)."""
+ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5  # that of kernels that are not in the table
+USUAL_COLUMNS, USUAL_DIRECTIONS = 37, 300  # numbers of independent columns of tables and of embeddings
+BY_COLUMNS = -0.4  # the factor is multiplied by this power of their number, relative to the usual one
+MOST_COMPARED = 300  # rows whose distances say how many columns are independent
 LEAST_SHARE = 0.5  # of columns of one unit that must count in distances, each by its variance
 EQUAL_SHARE = 0.95  # from which on columns are as good as standardised: of variances that differ by a fifth
-BY_COLUMNS = -0.4  # the power of the number of independent columns, relative to the usual one,
-USUAL_COLUMNS, USUAL_DIRECTIONS = 37, 300  # of tables and of embeddings
-MOST_COMPARED = 300  # rows whose distances say how many columns are independent
-ONE_SHOT_TEMPERATURE_ELSEWHERE = 0.5
 INTERCEPT_OF_EMBEDDINGS = 0.1
 """Its prior variance, relative to that of the rest. Centred rows need one only where classes differ in their numbers of
 rows, which a large intercept would learn, and a temperature below 1 then raise to a power."""
