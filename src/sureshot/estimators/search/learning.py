@@ -200,24 +200,23 @@ def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, L
     return stays, part_of(known, stays), part_of(new, new.weight > 0)
 
 
-def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray | None, n_jobs: int | None) -> SearchFitted:
+def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray, n_jobs: int | None) -> SearchFitted:
     """With some rows (N,) bool and classes (C,) bool only."""
     generator = generator_for(fitted.seed, "removal", len(fitted.steps), len(fitted.rows.y))
-    stays = np.ones(len(fitted.classes), dtype=bool) if classes is None else classes
-    number = np.cumsum(stays) - 1
+    number = np.cumsum(classes) - 1
     left = part_of(fitted.rows, rows)
     if len(np.unique(left.y)) == 1 and not fitted.waits:
-        left, anew = replace(left, y=number[left.y]), _anew(fitted, int(stays.sum()))
-        found = _with_rows_of_one_class(anew, left, inputs_of(left.x, fitted.scaling), fitted.classes[stays])
+        left, anew = replace(left, y=number[left.y]), _anew(fitted, int(classes.sum()))
+        found = _with_rows_of_one_class(anew, left, inputs_of(left.x, fitted.scaling), fitted.classes[classes])
         return found.with_state(found.state)
     with one_thread():
-        state = without(fitted.state, torch.from_numpy(rows), torch.from_numpy(stays))
+        state = without(fitted.state, torch.from_numpy(rows), torch.from_numpy(classes))
         state, inducing_for = _seen_through(replace(fitted, inducing_for=0), state, state.x[:0])
         state, info = settled(state, generator, fitted.settings.smc(n_jobs))
         if info.drawn_anew:
             warn(_DRAWN_ANEW, RuntimeWarning)
         left = replace(left, y=number[left.y])
-        fewer = replace(fitted, classes=fitted.classes[stays], rows=left, inducing_for=inducing_for)
+        fewer = replace(fitted, classes=fitted.classes[classes], rows=left, inducing_for=inducing_for)
         return fewer.with_state(state)
 
 
