@@ -9,8 +9,8 @@ labelled rows have:
   with the squared distance in every direction. The kernels' width is the one that says best where left-out rows are,
   doubled, as a known class has more to show than its labelled rows. Columns are standardised; where they may share a
   unit they are brought to one common scale as well, and both distances count alike;
-* what the model says (`Predictor.outlier_scores`), which counts no lower than for the labelled row that it likes best:
-  no model can call known what is far away.
+* what the model says (`ClassPredictor.outlier_scores`), which counts no lower than for the labelled row that it likes
+  best: no model can call known what is far away.
 
 Rows count once each, whatever their weight: one that has been seen is no surprise. The study is
 docs/results/unknowns.md.

@@ -1,6 +1,6 @@
 """Classes that arrive over time: inside an estimator they keep their numbers, and new ones have the next.
 
-What leaves it has them in sorted order (`Fitted.places`).
+What leaves it has them in sorted order (`ClassFitted.places`).
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class ConditionedLearner(ClassPredictor):
 
 @dataclass(frozen=True)
 class GaussianPredictor(ConditionedLearner):
-    """Those of a Gaussian-process learner."""
+    """The answers of a Gaussian-process learner."""
 
     learner: GaussianProcessLearner
     support: Tensor  # (1, N, D)
@@ -170,7 +170,7 @@ class GaussianPredictor(ConditionedLearner):
 
 @dataclass(frozen=True)
 class ScorePredictor(ConditionedLearner):
-    """Those of a learner without a posterior over its scores."""
+    """The answers of a learner without a posterior over its scores."""
 
     posterior: EmbeddedPosterior  # of one task with the classes that have rows
     present: Tensor  # (P,) int64

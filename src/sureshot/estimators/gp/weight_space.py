@@ -22,14 +22,14 @@ from sureshot.gaussian.posterior import Posterior
 
 @dataclass(frozen=True)
 class WeightSpace:
-    """It is at hand."""
+    """A posterior that is at hand."""
 
     posterior: Posterior  # moments at queries by features (Q, R)
 
 
 @dataclass(frozen=True)
 class LazyWeightSpace:
-    """It is made of the labelled rows when first asked for, as `weight_space` made it on fitting."""
+    """A posterior that is made of the labelled rows when first asked for, as `weight_space` made it on fitting."""
 
     approximation: Finite
     inputs: Tensor  # (N, D), the labelled rows as the kernel sees them

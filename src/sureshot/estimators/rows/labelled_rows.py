@@ -19,7 +19,7 @@ class LabelledRows:
     """Distinct labelled rows with their weights."""
 
     x: np.ndarray  # (n, D) float64
-    y: np.ndarray  # (n,) int64, positions in the estimator's ``classes_``
+    y: np.ndarray  # (n,) int64, class numbers, in the order in which classes came: places in `ClassFitted.classes`
     weight: np.ndarray  # (n,) float64, positive
     # (n,) float64, the weights without those of classes, if these are multiplied in
     copies: np.ndarray | None = field(default=None, metadata={"stored": False})
