@@ -161,7 +161,7 @@ class IncrementalClassifier(Answers):
         came, before = _as_they_came(data, codes, names), known.distinct_rows
         rows, row_ids = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names).merged()
         nothing_new = len(grown) == len(known.classes) and same_rows(before, rows)
-        if names is not None and keep_settings and nothing_new and known.arguments == self._by_class:
+        if names is not None and keep_settings and nothing_new and known.class_arguments == self._class_arguments:
             self._fitted = replace(known, row_ids=row_ids)
             return self
         training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids)
@@ -299,7 +299,7 @@ class IncrementalClassifier(Answers):
     def _contents(self, fitted: ClassFitted) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
         """What a model file says it holds, its header and its arrays."""
         form = next(form for form in self._formats if isinstance(fitted, form.of))
-        return form.kind, *to_file(form, self._arguments, fitted, fitted.arguments != self._by_class)
+        return form.kind, *to_file(form, self._arguments, fitted, fitted.class_arguments != self._class_arguments)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -354,7 +354,7 @@ class IncrementalClassifier(Answers):
         return arguments, fitted, changed
 
     def _take_over(self, fitted: ClassFitted, changed: bool) -> None:
-        self._fitted = replace(fitted, arguments="" if changed else self._by_class)
+        self._fitted = replace(fitted, class_arguments="" if changed else self._class_arguments)
 
     @classmethod
     def _owner(cls) -> type[IncrementalClassifier]:
@@ -384,19 +384,19 @@ class IncrementalClassifier(Answers):
                 found = found.with_prior(carried_prior(known.class_prior, known.classes, found.classes))
             except ValueError:
                 warn(_PRIOR_OF_OTHERS)
-        self._fitted = replace(found, arguments=self._by_class)
+        self._fitted = replace(found, class_arguments=self._class_arguments)
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self
 
     def _has_set_prior(self, known: ClassFitted) -> bool:
         """Whether a fitted model has a prior that is not that of the arguments it was fitted with."""
-        if known.arguments != self._by_class:
+        if known.class_arguments != self._class_arguments:
             return False
         return not same_prior(_prior_of(known, getattr(self, "class_prior", "support")), known.class_prior)
 
     @property
-    def _by_class(self) -> str:
+    def _class_arguments(self) -> str:
         """A hash of `class_weight` and `class_prior`, which every update takes as they are; it keeps other settings."""
         return str(joblib.hash([getattr(self, name, None) for name in ("class_weight", "class_prior")]))
 

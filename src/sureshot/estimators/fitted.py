@@ -62,7 +62,7 @@ class Fitted:
     rows: LabelledRows  # as the reader keeps them, with the weights that they came with
     log_evidence: float  # in nats
     row_ids: RowIds | None = field(default=None, kw_only=True)  # of `distinct_rows`; None: none has an id
-    arguments: str = field(default="", kw_only=True)  # a hash of those that an update takes as they are by then
+    class_arguments: str = field(default="", kw_only=True)  # a hash of `class_weight` and `class_prior` at the time
 
     @property
     def distinct_rows(self) -> LabelledRows:
