@@ -244,7 +244,8 @@ class IncrementalClassifier(Answers):
         """State how often classes come.
 
         It stays until the next `fit`. If a new class comes that it does not name, the constructor's ``class_prior``
-        holds again, with a warning. `predict_latent`, `outlier_score` and `uncertainty` do not depend on it.
+        holds again, or "support" where it has none, with a warning. `predict_latent`, `outlier_score` and `uncertainty`
+        do not depend on it.
 
         Parameters
         ----------
@@ -442,8 +443,8 @@ class IncrementalClassifier(Answers):
 
 
 _PRIOR_OF_OTHERS = (
-    "the class prior that was set says nothing of some of the classes there are now: the argument class_prior holds "
-    "again. Set it anew (set_class_prior, adapt_prior)."
+    "the class prior that was set says nothing of some of the classes there are now, and holds no longer: "
+    "set it anew (set_class_prior, adapt_prior)."
 )
 
 
