@@ -15,7 +15,7 @@ from sureshot.computing.threads import one_thread
 from sureshot.estimators.gp import options
 from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Setting, tune
+from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Choice, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.spectral import clear_spectral_scaling
@@ -114,7 +114,7 @@ def choose_plans(
     directions = options.directions_for(support, column_scale) if settings.averages else ()
     if settings.objective is None:
         kernel = scaled(families[0].build(1.0), 1.0)
-        found: tuple[Setting, ...] = (Setting(kernel, models[0], rules[0], 1.0, math.nan),)
+        found: tuple[Choice, ...] = (Choice(kernel, models[0], rules[0], 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)
         rng = np.random.default_rng(settings.seed)
@@ -138,7 +138,7 @@ def choose_plans(
     ]
 
 
-def _plan(found: Setting, default: Model, scaling: Scaling) -> Plan:
+def _plan(found: Choice, default: Model, scaling: Scaling) -> Plan:
     """A setting with the inference that was asked for, which may have had a stand-in, and its own scaling."""
     model = found.model
     if model.likelihood == default.likelihood:
@@ -185,6 +185,11 @@ def _recentred(plan: Plan, rows: LabelledRows) -> Plan:
 
 
 def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
+    """The plan with a likelihood for as many classes as there are, if it has one for two only, or the other way.
+
+    What was chosen for two classes is kept aside while there are more. The temperature is that of the new rule, unless
+    one is `calibrated`.
+    """
     current, n_classes, of_two = plan.model, support.n_classes, plan.of_two
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     if of_two is not None and n_classes <= 2:

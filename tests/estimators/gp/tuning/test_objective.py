@@ -13,8 +13,8 @@ from torch import Tensor
 
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
-from sureshot.estimators.gp.tuning.choose import Setting, tune
-from sureshot.estimators.gp.tuning.objective import LeftOut, Objective
+from sureshot.estimators.gp.tuning.choose import Choice, tune
+from sureshot.estimators.gp.tuning.objective import LeftOutLatents, Objective
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Conditioned, Request
 from sureshot.kernels import evaluate
@@ -54,7 +54,7 @@ class LogDensity(Objective):
         raise NotImplementedError("least squares needs no search step by step")
 
     def score(
-        self, model: Model, rule: PredictiveRule, latents: LeftOut, rows: Support, usual_temperature: float
+        self, model: Model, rule: PredictiveRule, latents: LeftOutLatents, rows: Support, usual_temperature: float
     ) -> tuple[Tensor, Tensor]:
         variance = latents.variance + latents.noise[:, None, None]
         density = -0.5 * ((rows.targets[0] - latents.mean).square() / variance + (2 * math.pi * variance).log())
@@ -78,7 +78,7 @@ def smooth_and_noise(n_noise: int) -> Numbers:
     )
 
 
-def tuned(rows: Numbers, average: bool, relevance: bool = False) -> tuple[Setting, ...]:
+def tuned(rows: Numbers, average: bool, relevance: bool = False) -> tuple[Choice, ...]:
     families = tuple(replace(named_family(name, rows), per_column=name == "rbf") for name in NAMES)
     objective = LogDensity(("plug_in",))
     return tune(rows, families, (LEAST_SQUARES,), objective, np.random.default_rng(0), None, average, relevance)

@@ -67,7 +67,7 @@ SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it 
 
 
 @dataclass(frozen=True)
-class Setting:
+class Choice:
     """One complete choice."""
 
     kernel: Scale  # with its length-scale and output scale
@@ -92,7 +92,7 @@ def tune(
     relevance: bool = False,  # whether columns may have length-scales of their own
     embeddings: bool = False,  # whether the families compare these, the first linear in them
     directions: tuple[Family, ...] = (),  # of rows of a table, which then have half of an average
-) -> tuple[Setting, ...]:
+) -> tuple[Choice, ...]:
     """The best setting for a support, or several to be averaged, the heaviest first.
 
     An average needs more than one family.
@@ -289,10 +289,10 @@ def _best(candidates: list[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.objective)
 
 
-def _settings(weighted: Weighted, families: Sequence[Family], usable: Tensor) -> tuple[Setting, ...]:
+def _settings(weighted: Weighted, families: Sequence[Family], usable: Tensor) -> tuple[Choice, ...]:
     total = float(usable.sum())
     return tuple(
-        Setting(
+        Choice(
             kernel=scaled(family.build(chosen.lengthscale), chosen.output_scale),
             model=chosen.model,
             rule=chosen.rule,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.gp.model import Model
-from sureshot.estimators.gp.tuning.objective import LeftOut, Objective
+from sureshot.estimators.gp.tuning.objective import LeftOutLatents, Objective
 from sureshot.estimators.gp.tuning.relevance import Relevance
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
@@ -228,7 +228,7 @@ class Search:
         ]
         moments = [fit.leave_one_out(support.left_out) for fit in fits]
         mean, variance = (self._by_rows(parts) for parts in zip(*moments, strict=True))
-        latents = LeftOut(mean[None], variance[None], mean.new_tensor([model.noise]))
+        latents = LeftOutLatents(mean[None], variance[None], mean.new_tensor([model.noise]))
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
@@ -257,7 +257,7 @@ class Search:
         mean = self._by_rows([path.latent for path in paths])
         variance = self._by_rows([path.variance for path in paths]).unsqueeze(1).expand_as(mean)
         scales = torch.stack([path.scale for path in paths]).mean(0).clamp_min(1e-6)
-        latents = LeftOut(mean, variance, levels * scales)
+        latents = LeftOutLatents(mean, variance, levels * scales)
         temperatures, pointwise = self.objective.score(model, rule, latents, support, self.family.default_temperature)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
         values = (support.usable * pointwise).sum(-1) + log_prior

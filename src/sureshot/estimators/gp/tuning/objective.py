@@ -27,7 +27,7 @@ from sureshot.likelihoods.softmax import Softmax
 RANDOM_GAIN = 3.0  # nats, from which on a share of random labels is believed
 
 
-class LeftOut(NamedTuple):
+class LeftOutLatents(NamedTuple):
     """Leave-one-out predictions of the rows' latents, by several settings."""
 
     mean: Tensor  # (L, P, N)
@@ -53,7 +53,7 @@ class Objective(ABC):
         self,
         model: Model,
         rule: PredictiveRule,
-        latents: LeftOut,
+        latents: LeftOutLatents,
         rows: Support,
         usual_temperature: float,  # where rows cannot tell
     ) -> tuple[Tensor, Tensor]:
@@ -74,7 +74,7 @@ class LabelLogLoss(Objective):
         return model.condition(features, rows.y, rows.n_classes, rows.weight, request)
 
     def score(
-        self, model: Model, rule: PredictiveRule, latents: LeftOut, rows: Support, usual_temperature: float
+        self, model: Model, rule: PredictiveRule, latents: LeftOutLatents, rows: Support, usual_temperature: float
     ) -> tuple[Tensor, Tensor]:
         likelihood = model.predictive_likelihood
         if rule == "plug_in":

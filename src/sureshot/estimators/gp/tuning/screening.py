@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sureshot.approximations.explicit import Explicit, finite_rank
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
-from sureshot.estimators.gp.tuning.objective import LeftOut
+from sureshot.estimators.gp.tuning.objective import LeftOutLatents
 from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
@@ -133,7 +133,7 @@ def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | N
             support.left_out,
             rows,
         )
-    latents = LeftOut(path.latent, path.variance.unsqueeze(1).expand_as(path.latent), ratios * path.scale)
+    latents = LeftOutLatents(path.latent, path.variance.unsqueeze(1).expand_as(path.latent), ratios * path.scale)
     objective, usual = search.objective, search.family.default_temperature
     temperatures, pointwise = objective.score(objective.regression, "plug_in", latents, asked, usual)
     best = int((asked.usable * pointwise).sum(-1).argmax())
