@@ -52,6 +52,14 @@ class Settings:
     temperatures: tuple[float, ...] = (1.0, 0.5, 0.2)  # of the softmax and of the logistic-softmax; the first must be 1
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if len(self.means) != len(self.n_draws):
+            raise ValueError(
+                f"n_draws must have one number for each of the {len(self.means)} means, but has {len(self.n_draws)}"
+            )
+        if self.temperatures[0] != 1:
+            raise ValueError(f"the first of the temperatures must be 1, but it is {self.temperatures[0]:g}")
+
 
 def likelihoods(temperatures: tuple[float, ...]) -> dict[str, Likelihood]:
     """The likelihoods by the name of their row."""

@@ -40,6 +40,15 @@ class Settings:
     n_maps: int = 20  # splits whose probability maps are measured; the first is drawn
     map_points: int = 100  # side of the grid of the probability maps
 
+    def __post_init__(self) -> None:
+        if self.sizes != tuple(sorted(set(self.sizes))) or self.sizes[0] < 1 or self.sizes[-1] > 49:
+            raise ValueError(
+                "sizes must increase and lie between 1 and 49, which leaves one row of each class to test on, but they "
+                f"are {list(self.sizes)}"
+            )
+        if self.n_splits < 1:
+            raise ValueError(f"n_splits must be at least 1, but it is {self.n_splits}")
+
 
 class Data(NamedTuple):
     """The two features and the species."""

@@ -44,6 +44,10 @@ class Settings:
     reach: float = 7.0
     step: float = 0.02  # of the grid: the resolution of the modes
 
+    def __post_init__(self) -> None:
+        if not 0 < self.step < self.reach:
+            raise ValueError(f"step must be between 0 and reach = {self.reach:g}, but it is {self.step:g}")
+
 
 class Grid(NamedTuple):
     """Two latents on a square grid: ``first`` varies along rows, ``second`` along columns."""

@@ -252,7 +252,7 @@ def test_labels_that_hold_the_separator_of_sets(tmp_path: Path, run: Run) -> Non
     (tmp_path / "d.csv").write_text("x,z,label\n" + rows)
     model = tmp_path / "m.safetensors"
     assert run("fit", tmp_path / "d.csv", "-t", "label", "-o", model).exit_code == 0
-    assert_refused(run("predict", model, tmp_path / "d.csv", "--set", "0.9", "-q"), "'a|b' has in it: use --json")
+    assert_refused(run("predict", model, tmp_path / "d.csv", "--set", "0.9", "-q"), "'a|b' contains: use --json")
     assert run("predict", model, tmp_path / "d.csv", "--set", "0.9", "--json").exit_code == 0
 
 

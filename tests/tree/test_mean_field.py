@@ -151,7 +151,7 @@ def test_joining_leaves_what_is_below_unchanged_to_the_last_bit() -> None:
 
 def test_a_root_tells_two_classes_apart() -> None:
     left, right, _, joined, _ = halves()
-    with pytest.raises(ValueError, match="root must tell two classes apart"):
+    with pytest.raises(ValueError, match="root must separate two classes"):
         left.joined(right, joined)
 
 

@@ -38,7 +38,7 @@ from sureshot.estimators.gp.tuning.relevance import (
 from sureshot.estimators.gp.tuning.stacking import MOST_MEMBERS
 from sureshot.estimators.rows.folds import row_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
-from sureshot.estimators.rows.support import Support
+from sureshot.estimators.rows.support import FEW_ROWS, Support
 from sureshot.kernels import preset_kernel
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -205,7 +205,7 @@ def test_a_gain_is_more_than_its_standard_error() -> None:
 def test_where_relevance_is_not_tried() -> None:
     x, y = planted(100)
     assert can_be_learnt(support_of(x, y))
-    assert not can_be_learnt(support_of(x[:FOLDS], y[:FOLDS]))
+    assert not can_be_learnt(support_of(x[: FEW_ROWS - 1], y[: FEW_ROWS - 1]))
     assert not can_be_learnt(support_of(x[:, :1], y))
     assert not can_be_learnt(support_of(np.tile(x, (1, MAX_COLUMNS // 12 + 1)), y))
     assert not can_be_learnt(support_of(x / np.linalg.norm(x, axis=1, keepdims=True), y))

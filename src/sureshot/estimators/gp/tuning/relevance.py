@@ -24,7 +24,7 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from sureshot.estimators.rows.support import Support
+from sureshot.estimators.rows.support import FEW_ROWS, Support
 from sureshot.inference.least_squares import leave_one_out_residuals
 from sureshot.kernels import Expression, evaluate, is_unit_norm
 
@@ -66,7 +66,9 @@ class Relevance:
 def can_be_learnt(support: Support) -> bool:
     """Whether targets differ, and rows are enough to choose among columns; directions are no columns."""
     n_columns = support.x.shape[1]
-    return support.varies and 1 < n_columns <= MAX_COLUMNS and support.n_able > FOLDS and not is_unit_norm(support.x)
+    return (
+        support.varies and 1 < n_columns <= MAX_COLUMNS and support.n_able >= FEW_ROWS and not is_unit_norm(support.x)
+    )
 
 
 def weighted_by(kernel: Expression) -> Callable[[Tensor], Gram]:
