@@ -149,6 +149,7 @@ def test_online_runs_are_means_over_batches_and_first_classes() -> None:
 
 
 @pytest.mark.real_data
+@pytest.mark.slow
 def test_a_few_cells_to_the_end(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "datasets": ("heart_cleveland",),

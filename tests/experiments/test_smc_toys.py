@@ -29,6 +29,7 @@ def test_the_heaviest_particle_of_each_structure() -> None:
     assert found[0][1] == 0 or model.particles_[found[0][1]].weight <= model.particles_[0].weight
 
 
+@pytest.mark.slow
 def test_figures_and_tables() -> None:
     outcome = run(data_root=None, progress=lambda what, fraction: None, rows=24, test_rows=50, particles=2, grid=5)
     scores, shift = (table.frame for table in outcome.tables)
