@@ -4,7 +4,7 @@
 table, a batch of tasks, and, by `size_buckets`, hundreds of problems of different sizes.
 """
 
-from sureshot.gaussian.append import append_to_factor
+from sureshot.gaussian.algebra import append_to_factor
 from sureshot.gaussian.features import FeaturePosterior, FeaturePrior
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.gram_blocks import GramBlockPosterior, condition_by_blocks

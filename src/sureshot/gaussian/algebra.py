@@ -85,6 +85,19 @@ def grown_triangle(
     return found
 
 
+def append_to_factor(
+    factor: Tensor,  # (..., N, N), lower Cholesky factor of a matrix A
+    cross: Tensor,  # (..., N, M)
+    corner: Tensor,  # (..., M, M)
+) -> Tensor:
+    """The factor of ``[[A, cross], [cross', corner]]``, (..., N + M, N + M), in O(N^2 M).
+
+    Golub & Van Loan 2013, section 6.5.
+    """
+    own = torch.linalg.solve_triangular(factor, cross, upper=False)  # L^-1 cross
+    return grown_triangle(factor, own.mT, torch.linalg.cholesky(corner - own.mT @ own))
+
+
 def trace_of_inverse(factor: Tensor) -> Tensor:
     """``tr((L L')^-1)`` (...) from Cholesky factors (..., N, N): the sum of the squares of ``L^-1``."""
     eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)

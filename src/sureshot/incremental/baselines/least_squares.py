@@ -1,7 +1,7 @@
 """Incremental least squares: a Gaussian process on -1/+1 targets; rows are appended, nothing is factorised again.
 
 All classes share one kernel matrix, so one Cholesky factor serves them: a new row borders it in O(N^2)
-(`sureshot.gaussian.append`), a new class is one more right-hand side. The prior mean is -1, "not this class", so rows
+(`append_to_factor`), a new class is one more right-hand side. The prior mean is -1, "not this class", so rows
 that came before a class are -1 to it at no cost.
 
 Rows are bounded: `rows_per_class` of each class are kept, the first ones chosen by herding, which keeps
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sureshot.gaussian.append import append_to_factor
+from sureshot.gaussian.algebra import append_to_factor
 from sureshot.incremental.baselines.base import Baseline
 from sureshot.incremental.herding import herded_rows
 from sureshot.incremental.method import Memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sureshot.gaussian.append import append_to_factor
+from sureshot.gaussian.algebra import append_to_factor
 
 
 def test_a_factor_bordered_by_a_block_is_that_of_the_whole_matrix() -> None:
