@@ -31,7 +31,7 @@ from sureshot.computing.blocks import IN_CACHE, blocks
 
 
 def site_log_evidence(
-    gram: Tensor,  # (..., N, N), positive semi-definite, singular if it likes
+    gram: Tensor,  # (..., N, N), positive semi-definite, may be singular
     mean: Tensor | float,  # a, broadcastable to (..., N)
     precision: Tensor,  # (..., N), w >= 0; with a shift of zero 0 means no observation, exactly
     shift: Tensor,  # (..., N), b
