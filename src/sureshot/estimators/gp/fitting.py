@@ -92,6 +92,7 @@ def fit_members(
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
     by_part = not is_compared_whole(plans[0][1])
+    weighed = embeddings and not any(plan.model.scheme.is_exact for plan, _ in plans)  # by least squares, once for all
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     with stage(0.0, JUDGED if judged else 1.0):
@@ -100,7 +101,7 @@ def fit_members(
             member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part)
             members.append(member)
             left_out.append(probabilities)
-    if known is None and by_part and support.can_select_kernels:
+    if known is None and by_part and support.can_select_kernels and not weighed:
         members, left_out = _weighed(members, left_out, support)
     if judged:
         with stage(JUDGED, 1.0):
