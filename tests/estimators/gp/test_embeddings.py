@@ -187,7 +187,7 @@ def test_least_squares_by_as_many_rows_as_columns() -> None:
 @pytest.mark.real_data
 @pytest.mark.parametrize(
     ("n_intents", "shots", "seeds"),
-    [pytest.param(40, 2, range(8), marks=pytest.mark.slow), (30, 20, (109,)), (10, 50, (100,))],
+    [pytest.param(40, 2, range(24), marks=pytest.mark.slow), (30, 20, (109,)), (10, 50, (100,))],
 )
 def test_right_labels_do_not_look_random(n_intents: int, shots: int, seeds: Sequence[int]) -> None:
     shares = [GPClassifier().fit(*intents(n_intents, shots, seed)[:2]).label_noise_ for seed in seeds]
