@@ -92,13 +92,15 @@ def fit_members(
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
     by_part = not is_compared_whole(plans[0][1])
-    weighed = embeddings and not any(plan.model.scheme.is_exact for plan, _ in plans)  # by least squares, once for all
+    weighed = (
+        embeddings and len(plans) > 1 and not any(plan.model.scheme.is_exact for plan, _ in plans)
+    )  # by least squares, once for all
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     with stage(0.0, JUDGED if judged else 1.0):
         for place, (plan, support) in enumerate(tracked(plans, "fitting", len(plans))):
             start = None if known is None else Start(known.members[place], known.classes, training.classes)
-            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part)
+            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part, weighed)
             members.append(member)
             left_out.append(probabilities)
     if known is None and by_part and support.can_select_kernels and not weighed:
@@ -142,6 +144,7 @@ def _fit_member(
     tuned: bool,
     start: Start | None,
     by_part: bool,  # whether a part of the rows has chosen the plan
+    weighed: bool,  # whether it is of embeddings, and least squares has weighed it
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
@@ -157,12 +160,15 @@ def _fit_member(
         basis = basis_of(settings, plan, support)
         if looks_for_noise:
             plan, basis = _with_noise(plan, support, basis)
-        found = condition_on(settings, plan, support, basis, start)
+        # As many features as rows: refits find their modes in less time than training variances of all classes take.
+        lean = weighed and not explicit and not inducing and plan.rule == "plug_in"
+        by_mode = lean and plan.model.scheme.in_parts
+        found = condition_on(settings, plan, support, basis, start, Effort.MODE if by_mode else None)
         left_out = None
         if found.sites is not None:
             few = not explicit and not plan.model.one_latent and len(support.y) <= REFITTED_ROWS and tuned
             few_refitted = few and plan.model.searches and plan.rule == "plug_in"
-            by_refits = plan.model.sites_see_labels or few_refitted
+            by_refits = plan.model.sites_see_labels or by_mode or few_refitted
             left_out = (
                 _refitted(plan, basis.features, support, found.dual)
                 if by_refits
