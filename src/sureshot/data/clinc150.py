@@ -58,5 +58,12 @@ def load_clinc150(root: Root = None, dtype: type[np.floating] = np.float64) -> C
     x = {name: X[index].astype(dtype) for name, index in rows.items()}
     labels = {name: y[index].astype(np.int64) for name, index in rows.items()}
     return Clinc150(
-        *(x["train"], labels["train"], x["val"], labels["val"], x["test"], labels["test"], x["oos_test"]), intents
+        x_train=x["train"],
+        y_train=labels["train"],
+        x_val=x["val"],
+        y_val=labels["val"],
+        x_test=x["test"],
+        y_test=labels["test"],
+        x_oos=x["oos_test"],
+        intent_names=intents,
     )

@@ -11,7 +11,7 @@ import torch
 
 from sureshot import GPClassifier
 from sureshot.approximations.inducing import Inducing
-from sureshot.estimators.classes.temperature import fit_rule
+from sureshot.estimators.classes.temperature import plug_in_temperatures
 from sureshot.estimators.gp.fitting import _of_average, _regressed
 from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
@@ -56,7 +56,7 @@ def test_the_best_level_is_found(problem: tuple[Plan, Support, Inducing]) -> Non
         model = replace(plan.model, noise=noise)
         found = model.condition(phi, support.y, 2, support.weight, Request(Effort.MEANS))
         moments = found.leave_one_out(support.left_out)
-        _, pointwise = fit_rule(model.predictive_likelihood, *moments, support, "plug_in", plan.temperature)
+        _, (pointwise,) = plug_in_temperatures(model.predictive_likelihood, moments[0][None], support, plan.temperature)
         return float(support.usable @ pointwise)
 
     scores = [score(plan.model.noise * level) for level in LEVELS]

@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.estimators.rows.support import Support
-from sureshot.likelihoods.base import Likelihood, PredictiveRule
+from sureshot.likelihoods.base import Likelihood
 from sureshot.likelihoods.softmax import Softmax
 
 # Standard deviation of the prior on the log temperature: about what the best temperatures of one-shot tasks show
@@ -29,21 +29,6 @@ RIGHT_LABELS = 15.0  # labels that are known to be right beforehand: with few ro
 _STARTS = ((0.0, 1e-3), (-0.7, 0.2))  # of the log temperature, from the best without noise, and of the noise
 _SMALLEST_PROBABILITY = 1e-300
 _NEAR, _FLAT = 1 / 16, 1e-12  # the parabola's step, and its least bend
-
-
-def fit_rule(
-    likelihood: Likelihood,
-    mean: Tensor,
-    variance: Tensor,
-    support: Support,
-    rule: PredictiveRule,
-    default_temperature: float,
-) -> tuple[float, Tensor]:
-    """Temperature of a rule and the pointwise log probabilities (N,) at it."""
-    if rule != "plug_in":
-        return 1.0, smoothed_score(log_probability(likelihood.predict(mean, variance, rule)), support)
-    temperatures, pointwise = plug_in_temperatures(likelihood, mean[None], support, default_temperature)
-    return float(temperatures[0]), pointwise[0]
 
 
 def plug_in_temperatures(

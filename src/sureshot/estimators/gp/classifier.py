@@ -271,26 +271,6 @@ class GPClassifier(IncrementalClassifier):
         return self._extend(X, y, classes, sample_weight, row_id, keep_settings=not retune)
 
     def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
-        """Remove classes with all their rows, or rows by their ids, as if they had never been seen.
-
-        Kernels and their parameters are kept.
-
-        Parameters
-        ----------
-        classes : label or array, optional
-            Classes to remove.
-        rows : id or array, optional
-            Ids of rows to remove. A class that loses its last row so stays, and predicts from its prior.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If no row would be left, or the kernel is precomputed.
-        """
         self._refuse_precomputed("forget", "smaller")
         return self._without(classes, rows)
 

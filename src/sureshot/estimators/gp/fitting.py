@@ -20,8 +20,8 @@ from sureshot.estimators.classes.class_prior import under_prior, usual_prior
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.classes.temperature import (
     fit_average,
-    fit_rule,
     log_probability,
+    plug_in_temperatures,
     tempered_average,
 )
 from sureshot.estimators.fitted import TrainingSet
@@ -92,18 +92,16 @@ def fit_members(
         plans = [(plan, support.judged_by_half()) for plan, support in plans]
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
     by_part = not is_compared_whole(plans[0][1])
-    weighed = (
-        embeddings and len(plans) > 1 and not any(plan.model.scheme.is_exact for plan, _ in plans)
-    )  # by least squares, once for all
+    of_two = embeddings and len(plans) > 1 and not any(plan.model.scheme.is_exact for plan, _ in plans)
     members: list[Member] = []
     left_out: list[Tensor | None] = []
     with stage(0.0, JUDGED if judged else 1.0):
         for place, (plan, support) in enumerate(tracked(plans, "fitting", len(plans))):
             start = None if known is None else Start(known.members[place], known.classes, training.classes)
-            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part, weighed)
+            member, probabilities = _fit_member(settings, plan, support, tuned, start, by_part, of_two)
             members.append(member)
             left_out.append(probabilities)
-    if known is None and by_part and support.can_select_kernels and not weighed:
+    if known is None and by_part and support.can_select_kernels and not of_two:  # least squares has weighed those
         members, left_out = _weighed(members, left_out, support)
     if judged:
         with stage(JUDGED, 1.0):
@@ -144,7 +142,7 @@ def _fit_member(
     tuned: bool,
     start: Start | None,
     by_part: bool,  # whether a part of the rows has chosen the plan
-    weighed: bool,  # whether it is of embeddings, and least squares has weighed it
+    of_two: bool,  # whether it is one of two kernels of embeddings
 ) -> tuple[Member, Tensor | None]:
     """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
@@ -161,7 +159,7 @@ def _fit_member(
         if looks_for_noise:
             plan, basis = _with_noise(plan, support, basis)
         # As many features as rows: refits find their modes in less time than training variances of all classes take.
-        lean = weighed and not explicit and not inducing and plan.rule == "plug_in"
+        lean = of_two and not explicit and not inducing and plan.rule == "plug_in"
         by_mode = lean and plan.model.scheme.in_parts
         found = condition_on(settings, plan, support, basis, start, Effort.MODE if by_mode else None)
         left_out = None
@@ -368,8 +366,8 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Te
     """
     likelihood = plan.model.predictive_likelihood
     default = options.starting_temperature(settings.kernel, support)
-    temperature, pointwise = fit_rule(likelihood, mean, variance, support, "plug_in", default)
-    usable = support.usable
+    (found,), (pointwise,) = plug_in_temperatures(likelihood, mean[None], support, default)
+    temperature, usable = float(found), support.usable
     total = float(usable.sum())
     score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
     if plan.scaling.relevance is not None:
@@ -388,10 +386,9 @@ def _inducing_inputs(support: Support, most: int) -> Tensor:
     """Of each class that has rows, `most` in all; of all rows together where classes are more than that."""
     if support.judges is not None:
         support = support.part(~support.judges)
-    n_present = int((torch.bincount(support.y) > 0).sum())
-    if most < n_present:
+    if most < support.n_present:
         return kmeans_inducing(support.x, torch.zeros_like(support.y), most)
-    return kmeans_inducing(support.x, support.y, most // n_present)
+    return kmeans_inducing(support.x, support.y, most // support.n_present)
 
 
 def check_memory(settings: Settings, plan: Plan, support: Support) -> None:

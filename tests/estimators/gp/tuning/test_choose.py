@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from sureshot import GPClassifier
-from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD, fit_rule, plug_in_temperatures, smoothed_score
+from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD, plug_in_temperatures, smoothed_score
 from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.options import families_for
 from sureshot.estimators.gp.tuning.choose import with_light_ones
@@ -32,7 +32,7 @@ def test_the_temperature_of_scaled_logits_is_recovered() -> None:
     y = torch.multinomial(torch.softmax(logits, 0).mT, 1, generator=generator).squeeze(1)
     ones = torch.ones(4000).double()
     rows = Support(torch.zeros(4000, 1).double(), y, ones, 3, ones, ones)
-    temperature, _ = fit_rule(Softmax(), 5 * logits, torch.zeros_like(logits), rows, "plug_in", 0.5)
+    (temperature,), _ = plug_in_temperatures(Softmax(), 5 * logits[None], rows, 0.5)
     assert temperature == pytest.approx(5, rel=0.1)
 
 
@@ -42,7 +42,7 @@ def test_several_latents_are_tuned_as_if_alone() -> None:
     latents = torch.randn(3, 4, 40, generator=generator, dtype=torch.float64)
     together, pointwise = plug_in_temperatures(Softmax(), latents, rows, 0.5)
     for k in range(3):
-        alone, score = fit_rule(Softmax(), latents[k], torch.zeros_like(latents[k]), rows, "plug_in", 0.5)
+        (alone,), (score,) = plug_in_temperatures(Softmax(), latents[k : k + 1], rows, 0.5)
         assert float(together[k]) == pytest.approx(alone)
         torch.testing.assert_close(pointwise[k], score)
 
@@ -77,13 +77,13 @@ def test_without_left_out_rows_the_default_temperature_stands() -> None:
     rows = support(5, 5)
     assert not bool(rows.usable.any())
     latents = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert fit_rule(Softmax(), latents, torch.zeros_like(latents), rows, "plug_in", 0.27)[0] == pytest.approx(0.27)
+    assert float(plug_in_temperatures(Softmax(), latents[None], rows, 0.27)[0]) == pytest.approx(0.27)
 
 
 def test_a_perfect_record_does_not_ask_for_certainty() -> None:
     rows = support(30, 3)
     latents = torch.nn.functional.one_hot(rows.y, 3).double().mT
-    temperature, _ = fit_rule(Softmax(), latents, torch.zeros_like(latents), rows, "plug_in", 0.5)
+    (temperature,), _ = plug_in_temperatures(Softmax(), latents[None], rows, 0.5)
     confidence = torch.softmax(latents / temperature, 0).max(0).values
     assert 0.9 < float(confidence.min()) < 0.999
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,7 +105,7 @@ def tune(
         weighted = tuning.of_embeddings(searches, average and parts[0].n_able > 0)
     else:
         weighted, searches = tuning.of_table(searches, average, relevance and not objective.by_evidence, directions)
-    return _settings(weighted, [search.family for search in searches], parts[0].usable)
+    return _choices(weighted, [search.family for search in searches], parts[0].usable)
 
 
 Weighted = list[tuple[float, Candidate]]
@@ -142,11 +142,9 @@ class _Tuning:
         if look_random:
             return self._average(searches, climbing, found, [])
         chosen = self._single(max(found, key=lambda candidates: _best(candidates).objective))
-        return (
-            of_directions(searches, self.models[0], self.subset)
-            if of_two and not chosen.model.scheme.is_exact
-            else [(1.0, chosen)]
-        )
+        if of_two and not chosen.model.scheme.is_exact:
+            return of_directions(searches, self.models[0], self.subset)
+        return [(1.0, chosen)]
 
     def of_table(
         self, searches: list[Search], average: bool, relevance: bool, directions: tuple[Family, ...]
@@ -172,8 +170,8 @@ class _Tuning:
         if directions:
             beside = [Search(self.subset, len(searches) + k, one, self.objective) for k, one in enumerate(directions)]
             searches = [*searches, *beside]
-            weighted = [*weighted, *of_directions(beside, self.models[0], self.subset)]
-            weighted = sorted(((0.5 * weight, one) for weight, one in weighted), key=lambda pair: pair[0], reverse=True)
+            both = [*weighted, *of_directions(beside, self.models[0], self.subset)]
+            weighted = _heaviest_first((0.5 * weight, candidate) for weight, candidate in both)
         return weighted, searches
 
     def _untuned(self, searches: list[Search]) -> list[Candidate]:
@@ -206,11 +204,9 @@ class _Tuning:
         final = self.subset is self.support or any(search.family.relevance is not None for search in searches)
         varied = len(self.parts) > 1
         if final or not varied:
-            for model in (
-                model for model in self.models if model.scheme.is_exact and "plug_in" in self.objective.rules
-            ):
-                for search in (search for search in searches if search not in climbing):
-                    candidates += search.least_squares(model)
+            exact = [model for model in self.models if model.scheme.is_exact and "plug_in" in self.objective.rules]
+            for model, search in itertools.product(exact, searches):
+                candidates += [] if search in climbing else search.least_squares(model)
         most = (most_members if final else most_candidates)(len(self.support.y))
         weighted = averaged(candidates, self.subset, most, untuned)
         return with_light_ones(weighted, candidates, self.subset.usable, most) if varied and not final else weighted
@@ -242,8 +238,7 @@ def averaged(candidates: list[Candidate], support: Support, most: int, untuned: 
         weights = torch.stack([*tuned, *[rest / len(untuned)] * len(untuned)])
     else:
         weights = stacking_weights(scores, support.usable, most)
-    weighted = [pair for pair in zip(weights.tolist(), [*best, *untuned], strict=True) if pair[0] > 0]
-    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+    return _heaviest_first(zip(weights.tolist(), [*best, *untuned], strict=True))
 
 
 def of_directions(searches: list[Search], model: Model, support: Support) -> Weighted:
@@ -262,8 +257,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> Wei
     regressed = [search.least_squares(search.objective.regression) for search in (first, bent)]
     scores = cross_fitted(regressed, support.usable, support.folds())
     weights = stacking_weights(scores, support.usable, most_members(len(support.y)))
-    weighted = [pair for pair in zip(weights.tolist(), found, strict=True) if pair[0] > 0]
-    return sorted(weighted, key=lambda pair: pair[0], reverse=True)
+    return _heaviest_first(zip(weights.tolist(), found, strict=True))
 
 
 def with_light_ones(weighted: Weighted, candidates: list[Candidate], usable: Tensor, most: int) -> Weighted:
@@ -275,6 +269,11 @@ def with_light_ones(weighted: Weighted, candidates: list[Candidate], usable: Ten
     light = SMALLEST_WEIGHT * len(more)
     heavy = [((1 - light) * weight, candidate) for weight, candidate in weighted]
     return [*heavy, *((SMALLEST_WEIGHT, candidate) for candidate in more)]
+
+
+def _heaviest_first(weighted: Iterable[tuple[float, Candidate]]) -> Weighted:
+    """Those that have a weight."""
+    return sorted((pair for pair in weighted if pair[0] > 0), key=lambda pair: pair[0], reverse=True)
 
 
 def _groups(candidates: list[Candidate]) -> dict[tuple[int, str], list[Candidate]]:
@@ -289,7 +288,7 @@ def _best(candidates: list[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.objective)
 
 
-def _settings(weighted: Weighted, families: Sequence[Family], usable: Tensor) -> tuple[Choice, ...]:
+def _choices(weighted: Weighted, families: Sequence[Family], usable: Tensor) -> tuple[Choice, ...]:
     total = float(usable.sum())
     return tuple(
         Choice(
