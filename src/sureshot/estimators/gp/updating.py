@@ -81,10 +81,11 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
     """The posteriors of all rows, everything else as it is; scores of left-out rows are not known until a fit."""
     n_classes = len(training.classes)
     place = torch.from_numpy(places_among(known.learnt.x, rows.x))
-    members = []
+    members: list[Member] = []
     for member in known.members:
         plan = member.plan
-        support = Support.of(rows, n_classes, plan.scaling, plan.device)
+        if not members or plan.scaling is not members[-1].plan.scaling:
+            support = Support.of(rows, n_classes, plan.scaling, plan.device)
         check_memory(settings, plan, support)
         with threads_for(len(support.y)), torch.no_grad():
             basis = _kept_basis(member, support, place) or basis_of(settings, plan, support)
@@ -139,8 +140,8 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
 
     for member in known.members:
         now = largest(new, member.plan)
-        if now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
-            of_features = features_of(member.process.posterior).square().sum(-1).max()  # the rest comes on top
-            if now > FAR_OUTSIDE * float(of_features):
-                return True
+        # Features are at hand; their variance is part of the prior's.
+        of_features = features_of(member.process.posterior).square().sum(-1).max()
+        if now > FAR_OUTSIDE * float(of_features) and now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
+            return True
     return False
