@@ -33,7 +33,7 @@ CHAINS = {"n_chains": 4, "n_sweeps": 8}
 MAKERS: dict[str, Callable[[], Any]] = {
     "average": GPClassifier,
     "softmax": lambda: GPClassifier("rbf", "softmax", objective=None),
-    "one-vs-each by Gibbs": lambda: GPClassifier("rbf", "one_vs_each", "gibbs", objective=None, **CHAINS),
+    "one-vs-each by Gibbs": lambda: GPClassifier("rbf", "one_vs_each", inference="gibbs", objective=None, **CHAINS),
     "least squares": lambda: GPClassifier("rbf", "least_squares"),
     "few-shot": FewShotClassifier,
     "sessions": TreeGPClassifier,

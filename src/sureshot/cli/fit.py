@@ -165,7 +165,7 @@ def _unfitted(asked: options.Classifier, how: Reading) -> IncrementalClassifier:
     if asked.checkpoint is not None:
         from sureshot.estimators.few_shot.classifier import FewShotClassifier
 
-        return FewShotClassifier(asked.checkpoint, asked.seed)
+        return FewShotClassifier(asked.checkpoint, random_state=asked.seed)
     if asked.strategy is not None:
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 

@@ -77,8 +77,8 @@ def search(
             )
         assert rows.table.y is not None
         model = KernelSearchClassifier(
-            asked.particles,
-            asked.grammar,
+            n_particles=asked.particles,
+            grammar=asked.grammar,
             n_rejuvenation="auto" if asked.rejuvenation is None else asked.rejuvenation,
             schedule=sizes,
             structure=asked.structure,

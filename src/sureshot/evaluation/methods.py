@@ -155,7 +155,7 @@ def gp(
     from sureshot.estimators.gp.options import check_objective, models_for
     from sureshot.estimators.gp.settings import Settings
 
-    estimator = GPClassifier(kernel, likelihood, inference, objective, random_state=seed)
+    estimator = GPClassifier(kernel, likelihood, inference=inference, objective=objective, random_state=seed)
     settings = Settings.checked(estimator.get_params(deep=False), seed, n_rows=0)
     if settings.precomputed:
         raise ValueError("a precomputed kernel does not go with sessions, whose rows are features: name another kernel")
@@ -183,10 +183,10 @@ def tree(
 
     estimator = TreeGPClassifier(
         strategy,
-        n_representatives,
-        kernel,
-        inference,
-        seed,
+        n_representatives=n_representatives,
+        kernel=kernel,
+        inference=inference,
+        random_state=seed,
         n_chains=n_chains,
         n_sweeps=n_sweeps,
         construction=construction,

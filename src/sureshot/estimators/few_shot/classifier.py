@@ -103,6 +103,7 @@ class FewShotClassifier(IncrementalClassifier):
     def __init__(
         self,
         checkpoint: str | os.PathLike[str] | None = None,
+        *,
         random_state: RandomState | None = None,
         device: str = "auto",
         class_prior: ByLabel = "auto",

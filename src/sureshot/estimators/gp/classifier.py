@@ -163,6 +163,7 @@ class GPClassifier(IncrementalClassifier):
         self,
         kernel: str | Kernel | Expression = "auto",
         likelihood: str = "auto",
+        *,
         inference: str = "auto",
         objective: str | None = "auto",
         approximation: str = "auto",

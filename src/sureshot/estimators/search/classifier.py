@@ -130,6 +130,7 @@ class KernelSearchClassifier(IncrementalClassifier):
     def __init__(
         self,
         n_particles: int = 32,
+        *,
         grammar: str | Grammar = "default",
         representation: str = "collapsed",
         n_rejuvenation: int | str = "auto",

@@ -115,6 +115,7 @@ class TreeGPClassifier(IncrementalClassifier):
     def __init__(
         self,
         strategy: str = "recommended",
+        *,
         n_representatives: int = 5,
         kernel: str = "auto",
         inference: str = "auto",
