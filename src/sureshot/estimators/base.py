@@ -50,6 +50,8 @@ class IncrementalClassifier(Answers):
     columns: Any
     random_state: Any
     verbose: bool
+    class_weight: Any = None  # this and the next of estimators that have no such argument
+    class_prior: Any = "support"
     _formats: ClassVar[tuple[Format, ...]]
 
     @abstractmethod
@@ -375,11 +377,10 @@ class IncrementalClassifier(Answers):
         given = self.random_state
         drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
         seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
-        stated = getattr(self, "class_prior", "support")
-        class_prior_of(stated, training.classes)  # an error before anything is learnt
+        class_prior_of(self.class_prior, training.classes)  # an error before anything is learnt
         with self._listening():
             found = self._learn(training, known if keep_settings else None, seed).calibrated_as(known)
-        found = replace(found, class_prior=_prior_of(found, stated), row_ids=training.row_ids)
+        found = replace(found, class_prior=_prior_of(found, self.class_prior), row_ids=training.row_ids)
         if known is not None and self._has_set_prior(known):
             try:
                 found = found.with_prior(carried_prior(known.class_prior, known.classes, found.classes))
@@ -394,12 +395,12 @@ class IncrementalClassifier(Answers):
         """Whether a fitted model has a prior that is not that of the arguments it was fitted with."""
         if known.class_arguments != self._class_arguments:
             return False
-        return not same_prior(_prior_of(known, getattr(self, "class_prior", "support")), known.class_prior)
+        return not same_prior(_prior_of(known, self.class_prior), known.class_prior)
 
     @property
     def _class_arguments(self) -> str:
         """A hash of `class_weight` and `class_prior`, which every update takes as they are; it keeps other settings."""
-        return str(joblib.hash([getattr(self, name, None) for name in ("class_weight", "class_prior")]))
+        return str(joblib.hash([self.class_weight, self.class_prior]))
 
     def _listening(self) -> AbstractContextManager[None]:
         """Where `verbose`, whoever else listens hears nothing: the same is not said twice."""
