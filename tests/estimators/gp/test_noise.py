@@ -12,7 +12,8 @@ import torch
 from sureshot import GPClassifier
 from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.classes.temperature import plug_in_temperatures
-from sureshot.estimators.gp.fitting import _of_average, _regressed
+from sureshot.estimators.gp.fitting import _of_average
+from sureshot.estimators.gp.member_fitting import MemberFit
 from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.settings import Settings
@@ -115,7 +116,8 @@ def test_a_member_with_more_noise_has_the_means_of_its_kernel(problem: tuple[Pla
     """Coefficients are those of the output scale that suits the noise."""
     plan, support, _ = problem
     settings = Settings.checked(GPClassifier("matern12").get_params(deep=False), 0, N)
-    member, probabilities = _regressed(settings, plan, support)
+    how = MemberFit(settings, is_tuned=True, by_part=True, of_two=False)
+    member, probabilities = how.member(plan, support, None)
     scale, before = (float(one.kernel.outputscale.detach()) for one in (member.plan, plan))
     assert scale != pytest.approx(before)
     features = member.process.approximation

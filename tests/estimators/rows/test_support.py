@@ -8,7 +8,7 @@ import torch
 
 from sureshot import FewShotClassifier, GPClassifier
 from sureshot.estimators.classes.class_weights import weigh_classes
-from sureshot.estimators.gp.fitting import _inducing_inputs
+from sureshot.estimators.gp.member_fitting import _inducing_inputs
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support
 

@@ -19,18 +19,10 @@ from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
-from sureshot.estimators.gp.fitting import (
-    Basis,
-    basis_of,
-    check_memory,
-    condition_on,
-    fit,
-    fit_members,
-    for_reader,
-    member_of,
-)
+from sureshot.estimators.gp.fitting import fit, fit_members, for_reader
 from sureshot.estimators.gp.leaving import features_of
 from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.member_fitting import Basis, basis_of, check_memory, condition_on, member_of
 from sureshot.estimators.gp.plan import Plan, keep_plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
