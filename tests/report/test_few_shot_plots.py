@@ -10,7 +10,7 @@ from sureshot.report import Measured, Picture, Report, Table, Tile, figure_to_da
 from sureshot.report.few_shot_plots import difference_intervals, look_of_line, reliability_panels, severity_lines
 
 
-@pytest.mark.parametrize("n_learners", [1, 4, 13])
+@pytest.mark.parametrize("n_learners", [1, 5])
 def test_a_panel_for_each_learner(n_learners: int) -> None:
     generator = np.random.default_rng(0)
     p = generator.dirichlet(np.ones(3), size=50)
@@ -22,7 +22,7 @@ def test_a_panel_for_each_learner(n_learners: int) -> None:
     assert figure_to_data_uri(figure).startswith("data:image/png")
 
 
-@pytest.mark.parametrize("n_learners", [1, 2, 13])
+@pytest.mark.parametrize("n_learners", [1, 13])
 def test_a_line_for_each_learner_and_kind(n_learners: int) -> None:
     scores = {
         f"learner {k}": {"gaussian_noise": [Measured(0.5, 0.01)] * 2, "defocus_blur": [Measured(0.6, 0.01)] * 2}

@@ -53,11 +53,17 @@ def decode(uri: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_is_drawn_at_twice_its_width(name: str) -> None:
+    """And touches no global state."""
+    before = dict(mpl.rcParams)
     figure = FIGURES[name]()
     pixels = decode(figure_to_data_uri(figure))
+    assert dict(mpl.rcParams) == before
+    if "matplotlib.pyplot" in sys.modules:  # another test may have loaded it
+        assert sys.modules["matplotlib.pyplot"].get_fignums() == []
     assert pixels.shape[1] == pytest.approx(2 * 96 * figure.get_figwidth(), abs=2)
     assert figure.get_figwidth() * 96 <= 800
     assert pixels[..., :3].std() > 0.01  # something is drawn
+    assert figure.dpi == Figure().dpi
 
 
 def test_reliability_diagram_shows_the_curve() -> None:
@@ -94,15 +100,6 @@ def test_a_legend_covers_no_bar() -> None:
 @pytest.mark.parametrize("name", ["$x_{$", "$", r"\frac{", "two\nlines", "_hidden", "x" * 500, ""])
 def test_any_name_is_drawn(name: str) -> None:
     figure_to_data_uri(objective_trace([0.0, 1.0], name))
-
-
-def test_no_global_state() -> None:
-    before = dict(mpl.rcParams)
-    for name in ("reliability", "confidence", "outliers"):
-        figure_to_data_uri(FIGURES[name]())
-    assert dict(mpl.rcParams) == before
-    if "matplotlib.pyplot" in sys.modules:  # another test may have loaded it
-        assert sys.modules["matplotlib.pyplot"].get_fignums() == []
 
 
 def test_threads_draw_the_same() -> None:

@@ -14,7 +14,7 @@ EXTENT = (0.0, 1.0, 0.0, 1.0)
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("n_batches", [1, 3, 50])
+@pytest.mark.parametrize("n_batches", [1, 50])
 def test_masses_are_stacked_to_one_and_what_is_heavy_now_is_below(n_batches: int) -> None:
     batches = [{"LINEAR": 0.7, "MATERN": 0.3}] * (n_batches - 1)
     batches.append({"MATERN": 0.5, "LINEAR": 0.2, **{f"PERIODIC x {k}": 0.03 for k in range(10)}})
@@ -49,12 +49,12 @@ def test_lines_lead_to_ancestors() -> None:
     assert figure_to_data_uri(genealogy(np.zeros((1, 1), dtype=int))).startswith("data:image/png")
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 9])
-@pytest.mark.parametrize("certain", [True, False])
-def test_maps_of_any_number_of_classes(n_classes: int, certain: bool) -> None:
-    p = np.full((5, 12, 12, n_classes), 0.0 if certain else 1 / n_classes)
-    if certain:
-        p[..., :6, 0] = p[..., 6:, 1] = 1
+@pytest.mark.parametrize("n_classes", [2, 9])
+def test_maps_of_any_number_of_classes(n_classes: int) -> None:
+    """Where classes have borders, and where all are as probable everywhere."""
+    p = np.full((5, 12, 12, n_classes), 1 / n_classes)
+    p[:2] = 0
+    p[:2, :, :6, 0] = p[:2, :, 6:, 1] = 1
     x, y = RNG.random((20, 2)), np.arange(20) % n_classes
     classes = [f"class ${k}" for k in range(n_classes)]
     assert figure_to_data_uri(class_map(p[0], EXTENT, x, y, classes, ("a_b$", "c"))).startswith("data:image/png")

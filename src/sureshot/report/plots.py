@@ -138,8 +138,11 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
 
 def figure_to_data_uri(figure: Figure) -> str:
     """The figure as a ``data:`` address, so that a page needs no other file; twice a browser's resolution."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=2 * PIXELS_PER_INCH)
+    buffer, canvas, dots = io.BytesIO(), figure.canvas, figure.dpi
+    alone = FigureCanvasAgg(figure)
+    figure.dpi = 2 * PIXELS_PER_INCH
+    alone.print_png(buffer)  # drawn once; `savefig` draws another time before, for the layout alone
+    figure.dpi, figure.canvas = dots, canvas
     return _data_uri(buffer)
 
 
