@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
-from typer.testing import CliRunner
+from typer import testing
+from typer.main import get_command
 
 from sureshot.cli import app
 
@@ -21,12 +23,12 @@ QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none")
 
 
 @pytest.fixture(scope="session")
-def run() -> Run:
+def run() -> Iterator[Run]:
     """``run("fit", path, ...)``: the result, whose exception can only be the orderly exit.
 
     As wide as a file is, whatever the width of the terminal that the tests run in.
     """
-    runner = CliRunner(env={"COLUMNS": None})
+    runner = testing.CliRunner(env={"COLUMNS": None})
 
     def run_command(*arguments: object) -> Any:
         result = runner.invoke(app, [str(argument) for argument in arguments])
@@ -34,7 +36,9 @@ def run() -> Run:
             raise result.exception
         return result
 
-    return run_command
+    with pytest.MonkeyPatch.context() as patch:  # or all commands are made anew for every one that is run
+        patch.setattr(testing, "_get_command", cache(get_command), raising=False)
+        yield run_command
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from typer.main import get_command
 
-from sureshot.cli import app
+from sureshot.cli import app, main
 
 SLOW = ("torch", "gpytorch", "sklearn", "sklearn.cluster", "pandas", "scipy", "matplotlib", "sureshot.meta.learners")
 SURESHOT = [sys.executable, "-m", "sureshot"]
@@ -28,18 +28,6 @@ def test_the_help_does_not_import_what_is_slow() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-
-
-def run_apart(folder: Path, *arguments: str) -> tuple[str, set[str]]:
-    """What a command says in a process of its own, and what it has imported when it ends, of what is slow."""
-    code = (
-        "import sys\nfrom sureshot.cli import main\n"
-        f"sys.argv[1:] = {list(arguments)!r}\n"
-        "try:\n    main()\nfinally:\n"
-        f"    sys.stderr.write('imported ' + ' '.join(name for name in {SLOW} if name in sys.modules))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
-    return found.stdout, set(found.stderr.rpartition("imported")[2].split())
 
 
 OF_TEXT = ("--separator xx", "--encoding nonsense", "--decimal x", "--report iris.csv/x")
@@ -118,9 +106,10 @@ def test_what_can_be_refused_is_refused_before_anything_slow_is_imported(files: 
     ):
         (tmp_path / name).write_text(text)
     code = (
-        "import sys\nfrom sureshot.cli import main\n"
+        "import sys\nfrom typer.main import get_command\n"
+        "from sureshot.cli import app\nfrom sureshot.cli.console import run_app\ncommands = get_command(app)\n"
         "for line in sys.stdin:\n    sys.argv[1:] = line.split()\n"
-        "    try:\n        main()\n    except SystemExit as end:\n        ended = end.code\n"
+        "    try:\n        run_app(commands, 'sureshot')\n    except SystemExit as end:\n        ended = end.code\n"
         f"    slow = [name for name in {SLOW} if name in sys.modules]\n"
         "    if slow or ended not in (1, 2):\n        sys.exit(f'{line} ended with {ended}, imported {slow}')\n"
     )
@@ -133,14 +122,30 @@ def test_what_can_be_refused_is_refused_before_anything_slow_is_imported(files: 
     assert set(REFUSED) == set(get_command(app).commands)
 
 
-def test_another_process_predicts_the_same_and_imports_only_what_its_model_needs(
-    files: Path, run: Callable[..., Any]
+def test_another_process_predicts_the_same_imports_only_what_it_needs_and_minds_no_reader_that_goes_away(
+    files: Path, run: Callable[..., Any], iris: pd.DataFrame, tmp_path: Path
 ) -> None:
-    said, imported = run_apart(files, "predict", "iris.safetensors", "iris.csv", "--proba", "--json")
+    pd.concat([iris] * 20).to_csv(tmp_path / "long.csv", index=False)  # more than a pipe holds
     here = run("predict", files / "iris.safetensors", files / "iris.csv", "--proba", "--json")
-    assert said == here.stdout
+    code = (
+        "import sys\nfrom sureshot.cli import main\n"
+        "sys.argv[1:] = 'predict iris.safetensors iris.csv --proba --json -q'.split()\n"
+        "try:\n    main()\nexcept SystemExit:\n"
+        f"    sys.stderr.write(' '.join(name for name in {SLOW} if name in sys.modules))\n"
+        f"sys.argv[1:] = ['predict', 'iris.safetensors', {str(tmp_path / 'long.csv')!r}, '--proba', '-q']\nmain()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(len(here.stdout)) == here.stdout
+        assert process.stdout.readline().startswith("row,prediction")
+        process.stdout.close()
+        imported = process.stderr.read().split()
+    assert process.returncode == 141
     assert "torch" in imported
-    assert not imported & {"matplotlib", "sureshot.meta.learners", "sklearn.cluster"}
+    assert set(imported) <= set(SLOW) - {"matplotlib", "sureshot.meta.learners", "sklearn.cluster"}  # no other word
 
 
 def test_an_error_has_no_traceback(files: Path) -> None:
@@ -150,18 +155,6 @@ def test_an_error_has_no_traceback(files: Path) -> None:
     assert result.stderr.startswith("error: isir.safetensors does not exist")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
-
-
-def test_a_reader_that_goes_away_is_no_error(files: Path, iris: pd.DataFrame, tmp_path: Path) -> None:
-    pd.concat([iris] * 20).to_csv(tmp_path / "long.csv", index=False)  # more than a pipe holds
-    command = [*SURESHOT, "predict", str(files / "iris.safetensors"), str(tmp_path / "long.csv"), "--proba", "-q"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline().startswith("row,prediction")
-        process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode == 141
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
@@ -188,20 +181,21 @@ def test_an_interrupt_ends_cleanly_and_leaves_nothing(iris: pd.DataFrame, tmp_pa
         (["predict", "iris.safetensors", "iris.csv", "--set", "abc"], "Invalid value for '--set'"),
         (["predict", "iris.safetensors"], "Missing argument 'DATA'. `sureshot predict --help`"),
         (["predct"], "did you mean 'predict'?"),
+        (["predict", "iris.safetensors", "iris.csv", "--top", "0", "--json"], "--top"),
     ],
 )
-def test_wrong_usage_is_one_line(files: Path, arguments: list[str], message: str) -> None:
-    result = subprocess.run([*SURESHOT, *arguments], cwd=files, capture_output=True, text=True)
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: ")
-    assert message.lower() in result.stderr.lower()
-    assert result.stderr.count("\n") == 1
-    assert result.stdout == ""
-
-
-def test_wrong_usage_is_json_as_well(files: Path) -> None:
-    arguments = ["predict", "iris.safetensors", "iris.csv", "--top", "0", "--json"]
-    result = subprocess.run([*SURESHOT, *arguments], cwd=files, capture_output=True, text=True)
-    assert result.returncode == 2
-    assert "--top" in json.loads(result.stdout)["error"]
-    assert result.stderr.startswith("error: ")
+def test_wrong_usage_is_one_line(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sureshot", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("error: ")
+    assert message.lower() in said.err.lower()
+    assert said.err.count("\n") == 1
+    if "--json" in arguments:
+        assert message in json.loads(said.out)["error"]
+    else:
+        assert said.out == ""
