@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
 from experiments.campaigns.archive import write_compressed
 from experiments.experiment import ExperimentResult, Outcome, Table, Verdict, plain_value
 from sureshot.report.environment import environment
+from sureshot.report.plots import write_png
 
 DOTS_PER_INCH = 110
 COLOURS = 128
@@ -172,9 +172,8 @@ def _setting(value: Any) -> str:
 
 def _save_figure(figure: Figure, path: Path) -> None:
     """PNG of few colours, as it is small, and without a time stamp, so that the same figure is the same file."""
-    FigureCanvasAgg(figure)
     drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
+    write_png(figure, drawn, DOTS_PER_INCH, metadata={"Software": None})
     with Image.open(drawn) as image:
         image.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
             path, optimize=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from experiments import registry
-from experiments.command import parse_settings
+from experiments.command import main, parse_settings
 
 Run = Callable[..., Any]
 
@@ -28,10 +29,11 @@ def test_the_list_has_every_experiment(run: Run) -> None:
 
 
 def test_it_writes_a_page_and_prints_its_tables(tmp_path: Path, run: Run) -> None:
-    result = run("confidence-histograms", "-o", tmp_path / "results", "--set", "n_draws=[500, 500]", "--json")
+    settings = ("--set", "means=[0.0]", "--set", "n_draws=[500]")
+    result = run("confidence-histograms", "-o", tmp_path / "results", *settings, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["config"]["n_draws"] == [500, 500]
+    assert found["config"]["n_draws"] == [500]
     assert (tmp_path / "results" / "confidence-histograms.md").exists()
     assert all(Path(path).exists() for path in found["files"])
 
@@ -98,16 +100,20 @@ def test_the_module_runs_and_its_help_does_not_import_what_is_slow(tmp_path: Pat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
-def test_an_interrupt_ends_cleanly_and_leaves_nothing(tmp_path: Path) -> None:
-    start = (  # a shell that starts pytest in the background lets its children ignore interrupts
-        "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import experiments.command, experiments.iris\n"
-        "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))\n"
-        "signal.setitimer(signal.ITIMER_REAL, 1)\n"
-        "experiments.command.main()"
-    )
-    command = [sys.executable, "-c", start, "iris", "-o", "out", "--set", "n_splits=100000"]
-    process = subprocess.run(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
-    assert process.returncode == 130
-    assert process.stderr == "interrupted\n"
+def test_an_interrupt_ends_cleanly_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.get_experiment("iris")  # imported before
+    monkeypatch.setattr(sys, "argv", ["experiments", "iris", "-o", str(tmp_path / "out"), "--set", "n_splits=100000"])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores interrupts
+    ring = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGALRM, ring)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
     assert not list(tmp_path.iterdir())

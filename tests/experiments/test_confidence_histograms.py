@@ -37,8 +37,8 @@ def test_statements_are_computed_and_hold_at_the_papers_size():
 
 def test_a_statement_can_fail():
     # Without the shift the logistic-softmax is no approximation of the softmax.
-    frames = {table.name: table.frame.set_index("likelihood") for table in outcome(n_draws=(2000, 2000)).tables}
-    verdicts = study.judge({-5.0: frames["mean-0"]})
+    (table,) = outcome(means=(0.0,), n_draws=(2000,)).tables
+    verdicts = study.judge({-5.0: table.frame.set_index("likelihood")})
     assert not verdicts[0].holds
 
 
@@ -53,14 +53,23 @@ def test_density_keeps_its_mass_in_the_interval():
 def test_equal_seeds_give_equal_tables_and_no_global_generator_is_used():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    first, second = outcome(n_draws=(500, 500)), outcome(n_draws=(500, 500))
+    first, second = (outcome(means=(0.0,), n_draws=(500,)) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
     for a, b in zip(first.tables, second.tables, strict=True):
         assert a.frame.equals(b.frame)
 
 
 def test_through_the_registry(tmp_path):
-    result = registry.run("confidence-histograms", output=tmp_path, n_draws=(500, 300), seed=3)
+    told: list[tuple[str, float]] = []
+    result = registry.run(
+        "confidence-histograms",
+        output=tmp_path,
+        progress=lambda what, fraction: told.append((what, fraction)),
+        n_draws=(500, 300),
+        seed=3,
+    )
+    assert all(what for what, _ in told)
+    assert [fraction for _, fraction in told] == sorted(fraction for _, fraction in told)
     assert result.seeds == (3,)
     assert len(result.figures) == 2
     for path in result.figures:

@@ -33,18 +33,6 @@ def test_the_command_is_the_exact_one():
     assert parse_settings(parts[5::2]) == given
 
 
-def test_progress_is_told(tmp_path):
-    told: list[tuple[str, float]] = []
-    registry.run(
-        "confidence-histograms",
-        output=tmp_path,
-        progress=lambda what, fraction: told.append((what, fraction)),
-        n_draws=(200, 100),
-    )
-    assert [fraction for _, fraction in told] == sorted(fraction for _, fraction in told)
-    assert all(what for what, _ in told)
-
-
 def test_a_missing_data_root_is_found_before_anything_is_computed(tmp_path, monkeypatch):
     monkeypatch.delenv("SURESHOT_DATA", raising=False)
     for name in registry.names():

@@ -109,7 +109,7 @@ def test_nothing_names_the_machine(tmp_path):
 class BrokenFigure(Figure):
     """Fails when it is drawn, as a figure with an impossible formula does."""
 
-    def savefig(self, *args, **kwargs):
+    def draw(self, *args, **kwargs):
         raise ValueError("cannot draw")
 
 

@@ -12,6 +12,7 @@ from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.persistence import written_whole
 from sureshot.report import Picture, Report, environment, write_report
 from sureshot.report.content import as_sentence
+from sureshot.report.plots import write_png
 from sureshot.report.session_tables import matrices_picture, session_curves, session_tables
 
 _CLOSE = 2  # standard errors between two methods, below which neither is called the better one
@@ -71,4 +72,4 @@ def _settings(name: str, options: dict[str, object]) -> str:
 
 def _write_figure(figure: Figure, path: Path) -> None:
     with written_whole(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
+        write_png(figure, temporary, 150)

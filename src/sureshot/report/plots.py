@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Literal
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -138,12 +139,18 @@ def outlier_histogram(known: NDArray[np.float64], unknown: NDArray[np.float64]) 
 
 def figure_to_data_uri(figure: Figure) -> str:
     """The figure as a ``data:`` address, so that a page needs no other file; twice a browser's resolution."""
-    buffer, canvas, dots = io.BytesIO(), figure.canvas, figure.dpi
-    alone = FigureCanvasAgg(figure)
-    figure.dpi = 2 * PIXELS_PER_INCH
-    alone.print_png(buffer)  # drawn once; `savefig` draws another time before, for the layout alone
-    figure.dpi, figure.canvas = dots, canvas
+    buffer = io.BytesIO()
+    write_png(figure, buffer, 2 * PIXELS_PER_INCH)
     return _data_uri(buffer)
+
+
+def write_png(figure: Figure, to: Path | BinaryIO, dots_per_inch: float, **options: Any) -> None:
+    """What `savefig` writes, drawn once: that draws another time before, for the layout alone."""
+    canvas, dots = figure.canvas, figure.dpi
+    alone = FigureCanvasAgg(figure)
+    figure.dpi = dots_per_inch
+    alone.print_png(to, **options)
+    figure.dpi, figure.canvas = dots, canvas
 
 
 def image_to_data_uri(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +23,6 @@ from sureshot.meta.training import (
 )
 from sureshot.meta.training.assembly import build_learner, parameter_groups
 from sureshot.persistence import load_artifact, save_artifact
-
-HERE = Path(__file__).parent
 
 Configure = Callable[..., TrainingConfig]
 
@@ -155,32 +151,6 @@ def test_a_run_goes_on_with_its_rows_only(configure: Configure, data: FewShotDat
     before = load_checkpoint(tmp_path / "last.safetensors").artifact.header
     assert before["rows"] == digest((data.train.x, data.train.y))
     assert train(configure(training={"episodes": 8}), tmp_path, data=data).episodes == 8
-
-
-KILLED_AFTER = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[1])
-from conftest import tiny_config, tiny_data
-from sureshot.meta.training import train
-
-def kill(what, fraction):
-    if round(fraction * 24) == 16:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train(tiny_config(), sys.argv[2], data=tiny_data(), progress=kill)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
-def test_a_killed_process_resumes_to_the_same_files(
-    configure: Configure, whole: TrainingResult, data: FewShotData, tmp_path: Path
-) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED_AFTER, str(HERE), str(tmp_path)], timeout=120)
-    assert killed.returncode == -signal.SIGKILL
-    assert load_checkpoint(tmp_path / "last.safetensors").episodes == 12  # behind the log and the best checkpoint
-    assert read_log(tmp_path)[-1]["episodes"] == 16
-    train(configure(), tmp_path, data=data)
-    assert contents(tmp_path) == contents(whole.best.parent)
 
 
 def test_a_log_that_was_cut_in_the_middle_of_a_line(
