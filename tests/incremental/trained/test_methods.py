@@ -65,10 +65,12 @@ def method(name: str, **options: Any) -> NetworkMethod[Any]:
 
 
 def taught(name: str, **options: Any) -> NetworkMethod[Any]:
-    """After the base session."""
-    if options:
-        return method(name, **options).fit(*squares([0, 1], 10, 0))
-    return copy.deepcopy(_taught(name))
+    """After the base session, whose network is trained once for all options of what comes after."""
+    if not options:
+        return copy.deepcopy(_taught(name))
+    found = method(name, **options)
+    found._trained_base = lambda *_: copy.deepcopy(_taught(name)._current().classifier)  # type: ignore[method-assign]
+    return found.fit(*squares([0, 1], 10, 0))
 
 
 @lru_cache
