@@ -316,7 +316,7 @@ def test_a_report_that_cannot_be_written_loses_nothing(moons: Path, tmp_path: Pa
     (tmp_path / "report" / "report.html").mkdir(parents=True)
     (tmp_path / "report" / "report.html" / "in the way").touch()
     model = tmp_path / "model.safetensors"
-    quick = ("--particles", "4", "--rejuvenation", "0", "-q")
+    quick = ("--particles", "2", "--rejuvenation", "0", "-q")
     result = run("search", moons / "plain.csv", "-t", "side", *quick, "--report", tmp_path / "report", "-o", model)
     assert result.exit_code == 1
     assert "report.html: Is a directory" in result.stderr
