@@ -27,14 +27,14 @@ def test_the_wheel_installs_and_imports(tmp_path: Path) -> None:
     venv.create(tmp_path / "environment", with_pip=False)
     python = tmp_path / "environment" / "bin" / "python"
     target = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
-    subprocess.run(install, check=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", str(target)]
+    subprocess.run([*install, str(wheel)], check=True)
     here = next(path for path in sys.path if path.endswith("site-packages"))
     script = (
         f"import sys; sys.path[:0] = [{str(target)!r}]; sys.path.append({here!r}); import sureshot; "
         "assert sureshot.__file__.startswith(sys.path[0]); assert sureshot.__version__; "
         "import sureshot.cli, sureshot.demo.digits; "
-        "m = sureshot.GPClassifier().fit([[0.], [1.], [2.], [3.]], [0, 0, 1, 1]); print(m.predict([[3.]]))"
+        "m = sureshot.GPClassifier('rbf').fit([[0.], [1.], [2.], [3.]], [0, 0, 1, 1]); print(m.predict([[3.]]))"
     )
     found = subprocess.run([str(python), "-c", script], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert found.stdout.strip() == "[1]"
@@ -62,7 +62,8 @@ def test_the_source_distribution_holds_what_its_readers_need(tmp_path: Path) -> 
 
 def test_nothing_in_the_wheel_imports_an_experiment() -> None:
     for path in (ROOT / "src" / "sureshot").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "experiments" in text else ():
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(name.split(".")[0] == "experiments" for name in imported), path

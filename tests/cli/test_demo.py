@@ -18,6 +18,8 @@ Run = Callable[..., Any]
 @pytest.mark.slow
 def test_demo(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for part, seeds in (("digits", (0, 1)), ("sessions", (0,))):  # of five and three
+        monkeypatch.setattr(f"sureshot.demo.{part}.SEEDS", seeds)
     result = run("demo", "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
