@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sureshot.meta.evaluation import timing
 from sureshot.meta.training.checkpoint import KIND
 from sureshot.persistence import load_artifact, save_artifact
 
@@ -58,6 +59,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
         result = run("meta-train", config, "-o", folder / name)
         assert result.exit_code == 0, result.stderr
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_repetitions() -> Iterator[None]:
+    """Of what is timed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing, "_REPETITIONS", 1)
+        yield
 
 
 def failed(result: Any) -> str:

@@ -48,7 +48,7 @@ def test_it_runs_on_a_set_of_each_kind() -> None:
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize(("way", "size", "most"), [(2, 20, 0.1), (5, 4, 0.15), (20, 1, 0.15)])
+@pytest.mark.parametrize(("way", "size", "most"), [(2, 20, 0.1), (20, 1, 0.15)])
 def test_further_labels_of_some_classes_cost_next_to_nothing(way: int, size: int, most: float) -> None:
     """Two groups of twenty intents: once .70 with a label each, and 1.44 with a second one for one of them."""
     clinc, half, losses = load_clinc150(), way // 2, np.zeros(4)

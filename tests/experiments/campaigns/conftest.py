@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 
 from experiments.campaigns.few_shot import Examination, FewShotCell
 from sureshot.data.labelled import FewShotData, LabelledSet
+from sureshot.meta.evaluation import timing
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training import TrainingConfig
 
@@ -23,6 +24,14 @@ def _embeddings(n_classes: int, seed: int, n_rows: int = 8) -> LabelledSet:
     return LabelledSet(
         x, torch.arange(n_classes).repeat_interleave(n_rows), tuple(f"class {k}" for k in range(n_classes))
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_repetitions() -> Iterator[None]:
+    """Of what is timed: times are no part of any result."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing, "_REPETITIONS", 1)
+        yield
 
 
 @pytest.fixture(scope="session")
