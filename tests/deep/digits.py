@@ -74,6 +74,11 @@ def pretrained_accuracy() -> float:
 
 def network(name: str) -> DeepClassifier:
     """A new one on the pretrained backbone."""
+    return copy.deepcopy(_network(name))
+
+
+@lru_cache
+def _network(name: str) -> DeepClassifier:
     softmax = copy.deepcopy(_pretrained()[0])
     x, y, *_ = digits()
     if name == "softmax":

@@ -29,7 +29,7 @@ def tree_network(per_class: int = 40, **options: float) -> tuple[TreeNetwork, Te
 
 def test_frozen_network_all_rows_and_steps_of_one_are_mean_field() -> None:
     network, x, y, query = tree_network(step_size=1.0)
-    for _ in range(300):
+    for _ in range(40):
         loss = network.embedded_loss(x, y)
     units = functional.normalize(x, dim=-1)
 
