@@ -113,6 +113,22 @@ def test_a_fold_without_the_gap_is_read_as_the_whole(tmp_path: Path, files: Path
     assert (tmp_path / "report" / "report.html").exists()
 
 
+@pytest.fixture(scope="module")
+def amounts(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
+    """A model that was learnt with points between thousands."""
+    folder = tmp_path_factory.mktemp("amounts")
+    lines = [f"{1000 + 50 * i:,.2f};{i % 7};{'small' if i < 20 else 'large'}" for i in range(40)]
+    swapped = "\n".join(lines).translate(str.maketrans(",.", ".,"))
+    (folder / "old.csv").write_text(f"amount;other;y\n{swapped}\n")
+    assert run("fit", folder / "old.csv", "-t", "y", "-o", folder / "m", *QUICK).exit_code == 0
+    return folder / "m"
+
+
+def test_a_column_of_gaps_has_no_decimal_sign(amounts: Path, tmp_path: Path, run: Run) -> None:
+    (tmp_path / "gaps.csv").write_text("amount,other\n,1\n,2\n")
+    assert run("predict", amounts, tmp_path / "gaps.csv").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "stated", "as_learnt"),
     [
@@ -129,24 +145,18 @@ def test_a_fold_without_the_gap_is_read_as_the_whole(tmp_path: Path, files: Path
     ],
 )
 def test_each_file_has_its_own_decimal_sign(
-    text: str, stated: tuple[str, ...], as_learnt: bool, tmp_path: Path, run: Run
+    text: str, stated: tuple[str, ...], as_learnt: bool, amounts: Path, tmp_path: Path, run: Run
 ) -> None:
-    """Learnt with points between thousands; later files may be written otherwise, a factor of a thousand apart."""
-    lines = [f"{1000 + 50 * i:,.2f};{i % 7};{'small' if i < 20 else 'large'}" for i in range(40)]
-    swapped = "\n".join(lines).translate(str.maketrans(",.", ".,"))
-    (tmp_path / "old.csv").write_text(f"amount;other;y\n{swapped}\n")
-    assert run("fit", tmp_path / "old.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).exit_code == 0
+    """Later files may be written otherwise, a factor of a thousand apart."""
     (tmp_path / "new.csv").write_text(text)
     pd.DataFrame({"amount": np.array([1250.0, 2500.0]) / (1 if as_learnt else 1000), "other": [1, 2]}).to_parquet(
         tmp_path / "plain.parquet"
     )
     found, plain = (
-        run("predict", tmp_path / "m", tmp_path / name, "--proba", *options)
+        run("predict", amounts, tmp_path / name, "--proba", *options)
         for name, options in (("new.csv", stated), ("plain.parquet", ()))
     )
     assert found.exit_code == 0, found.stderr
-    (tmp_path / "gaps.csv").write_text("amount,other\n,1\n,2\n")
-    assert run("predict", tmp_path / "m", tmp_path / "gaps.csv").exit_code == 0
     np.testing.assert_allclose(
         *(pd.read_csv(io.StringIO(result.stdout))["probability_small"] for result in (found, plain)), atol=1e-6
     )
