@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -216,13 +217,27 @@ def losses(learner: Learner, tasks: Tasks, generator: torch.Generator | None = N
 Quantity = Callable[[torch.Generator], Tensor]
 
 
-def same(case: Case, first: Quantity, second: Quantity, error: float = 1e-9) -> None:
+@cache
+def usual(label: str, quantity: Callable[[Learner, Tasks, torch.Generator], Tensor]) -> Tensor:
+    """What a case says of `episodes`, or of the tasks that it trains on, for each seed."""
+    (case,) = (case for case in CASES if case.label == label)
+    learner = double(case)
+    tasks = training_tasks(learner) if quantity is losses else episodes()
+    return torch.stack([quantity(learner, tasks, seeded(CPU, seed)) for seed in range(N_SEEDS if case.samples else 1)])
+
+
+def same(
+    case: Case,
+    quantity: Callable[[Learner, Tasks, torch.Generator], Tensor],  # as `usual` has it
+    other: Quantity,
+    error: float = 1e-9,
+) -> None:
     """Equal values, or equal means over seeds if the learner samples."""
+    a = usual(case.label, quantity)
     if not case.samples:
-        torch.testing.assert_close(first(seeded(CPU, 1)), second(seeded(CPU, 1)), rtol=1e-7, atol=error)
+        torch.testing.assert_close(other(seeded(CPU, 0)), a[0], rtol=1e-7, atol=error)
         return
-    a = torch.stack([first(seeded(CPU, seed)) for seed in range(N_SEEDS)])
-    b = torch.stack([second(seeded(CPU, N_SEEDS + seed)) for seed in range(N_SEEDS)])
+    b = torch.stack([other(seeded(CPU, N_SEEDS + seed)) for seed in range(N_SEEDS)])
     noise = ((a.var(0) + b.var(0)) / N_SEEDS).sqrt()
     assert ((a.mean(0) - b.mean(0)).abs() <= 6 * noise + error).all()
 
@@ -262,20 +277,12 @@ def test_separated_classes_are_told_apart(case: Case) -> None:
 
 @each(CASES)
 def test_a_batch_is_its_tasks_one_by_one(case: Case) -> None:
-    learner, tasks = double(case), episodes(3)
-    parts = [tasks.select(slice(task, task + 1)) for task in range(3)]
-    same(
-        case,
-        lambda g: predict(learner, tasks, g),
-        lambda g: torch.cat([predict(learner, part, fork(g)) for part in parts]),
+    learner = double(case)
+    parts, to_learn = (
+        [tasks.select(slice(task, task + 1)) for task in range(2)] for tasks in (episodes(), training_tasks(learner))
     )
-    tasks = training_tasks(learner)
-    parts = [tasks.select(slice(task, task + 1)) for task in range(2)]
-    same(
-        case,
-        lambda g: losses(learner, tasks, g),
-        lambda g: torch.cat([losses(learner, part, fork(g)) for part in parts]),
-    )
+    same(case, predict, lambda g: torch.cat([predict(learner, part, fork(g)) for part in parts]))
+    same(case, losses, lambda g: torch.cat([losses(learner, part, fork(g)) for part in to_learn]))
 
 
 def fork(generator: torch.Generator) -> torch.Generator:
@@ -290,10 +297,10 @@ def test_classes_may_be_renumbered(case: Case) -> None:
     renumbered = replace(tasks, support_y=number[tasks.support_y], query_y=number[tasks.query_y])
     error = INTEGRAL if case.integrates else 1e-9
     if not case.samples:
-        same(case, lambda g: latents(learner, tasks, g), lambda g: latents(learner, renumbered, g)[..., number])
-    same(case, lambda g: predict(learner, tasks, g), lambda g: predict(learner, renumbered, g)[..., number], error)
+        same(case, latents, lambda g: latents(learner, renumbered, g)[..., number])
+    same(case, predict, lambda g: predict(learner, renumbered, g)[..., number], error)
     if not learner.samples_images:
-        same(case, lambda g: losses(learner, tasks, g), lambda g: losses(learner, renumbered, g), error)
+        same(case, losses, lambda g: losses(learner, renumbered, g), error)
 
 
 @doing("row_order")
@@ -301,9 +308,9 @@ def test_support_rows_may_come_in_any_order(case: Case) -> None:
     learner, tasks = double(case), episodes()
     order = torch.tensor([3, 5, 0, 1, 4, 2])
     moved = replace(tasks, support_x=tasks.support_x[:, order], support_y=tasks.support_y[:, order])
-    same(case, lambda g: predict(learner, tasks, g), lambda g: predict(learner, moved, g))
+    same(case, predict, lambda g: predict(learner, moved, g))
     if not learner.samples_images:
-        same(case, lambda g: losses(learner, tasks, g), lambda g: losses(learner, moved, g))
+        same(case, losses, lambda g: losses(learner, moved, g))
 
 
 def padded(tasks: Tasks, rows: int, classes: int) -> Tasks:
@@ -333,14 +340,14 @@ def test_padding_changes_no_prediction(case: Case, rows: int, classes: int) -> N
     assert (probabilities[..., tasks.n_classes :] == 0).all()
     if not case.samples:
         found = latents(learner, larger)[:, larger.query_mask][..., : tasks.n_classes]
-        expected = latents(learner, tasks)
+        expected = usual(case.label, latents)[0]
         torch.testing.assert_close(found.view_as(expected), expected, rtol=1e-7, atol=1e-9)
 
     def with_padding(generator: torch.Generator) -> Tensor:
         found = predict(learner, larger, generator)[larger.query_mask]
         return found.unflatten(0, tasks.query_y.shape)[..., : tasks.n_classes]
 
-    same(case, lambda g: predict(learner, tasks, g), with_padding, INTEGRAL if case.integrates and classes else 1e-9)
+    same(case, predict, with_padding, INTEGRAL if case.integrates and classes else 1e-9)
 
 
 @doing("other_ways")
@@ -381,14 +388,8 @@ def test_labels_and_rows_are_checked(case: Case) -> None:
 @doing("other_ways", EPISODIC)
 @pytest.mark.parametrize(("rows", "classes"), [(3, 0), (4, 2)])
 def test_padding_changes_no_loss(case: Case, rows: int, classes: int) -> None:
-    learner, tasks = double(case), episodes()
-    larger = padded(tasks, rows, classes)
-    same(
-        case,
-        lambda g: losses(learner, tasks, g),
-        lambda g: losses(learner, larger, g),
-        INTEGRAL if case.integrates and classes else 1e-9,
-    )
+    learner, larger = double(case), padded(episodes(), rows, classes)
+    same(case, losses, lambda g: losses(learner, larger, g), INTEGRAL if case.integrates and classes else 1e-9)
 
 
 @each([case for case in CASES if case.build().samples_images])
@@ -597,7 +598,7 @@ def test_single_precision_is_close(case: Case) -> None:
     learner, tasks = double(case), episodes()
     rough = case.build().eval()
     if case.samples:
-        same(case, lambda g: predict(learner, tasks, g), lambda g: predict(rough, single(tasks), g).double())
+        same(case, predict, lambda g: predict(rough, single(tasks), g).double())
         return
     torch.testing.assert_close(predict(rough, single(tasks)).double(), predict(learner, tasks), rtol=0, atol=2e-4)
     around = training_tasks(learner)

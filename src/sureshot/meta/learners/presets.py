@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from sureshot.data.checks import near
@@ -213,6 +214,12 @@ _BELONGS_TO: dict[str, dict[str, tuple[str, ...]]] = {
 GP_LEARNER_NAMES: tuple[str, ...] = tuple(_RECOMMENDED)
 
 
+@cache
+def _types() -> dict[str, Any]:
+    """Of the settings, by name; to read the annotations takes longer than to build the rest of a small learner."""
+    return get_type_hints(GaussianProcessSettings)
+
+
 def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
     """Settings as a checkpoint has them, whatever presets stand for now; those that it lacks had their defaults.
 
@@ -221,7 +228,7 @@ def settings_of(values: Mapping[str, Any]) -> GaussianProcessSettings:
     ValueError
         For an unknown setting, or a value of another type.
     """
-    hints, found = get_type_hints(GaussianProcessSettings), dict(values)
+    hints, found = _types(), dict(values)
     unknown = sorted(found.keys() - hints.keys())
     if unknown:
         raise ValueError(f"unknown settings of a Gaussian-process learner: {', '.join(unknown)}")
