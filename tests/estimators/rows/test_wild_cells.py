@@ -136,8 +136,14 @@ def test_limits_of_ordinary_columns_touch_no_row() -> None:
     assert np.isinf(limits_of(np.ones((20, 1)), np.ones(20))).all(), "of a constant column nothing is known"
 
 
-@pytest.mark.parametrize(("code", "where"), [(-3.4028235e38, "in one row"), (1e12, "one in each column")])
-@pytest.mark.parametrize("make", [GPClassifier, partial(KernelSearchClassifier, 8)])
+@pytest.mark.parametrize(
+    ("make", "code", "where"),
+    [
+        (GPClassifier, -3.4028235e38, "in one row"),
+        (GPClassifier, 1e12, "one in each column"),
+        (partial(KernelSearchClassifier, 8), 1e12, "one in each column"),
+    ],
+)
 def test_codes_for_gaps_among_the_first_rows(
     make: Any, code: float, where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
