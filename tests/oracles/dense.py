@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from scipy.special import expit, log_expit, logsumexp, softmax
@@ -52,9 +53,9 @@ def nystrom(kernel: Kernel, inducing: Array) -> Kernel:
     return lambda a, b: kernel(a, inducing) @ np.linalg.solve(kernel(inducing, inducing), kernel(inducing, b))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """Labelled rows under a prior.
+    """Labelled rows under a prior; one is itself only, so that what is long in coming is computed once.
 
     Attributes
     ----------
@@ -215,6 +216,7 @@ def logistic_mode(problem: Problem) -> tuple[Array, Sites]:
     return f[None], (w[None], shift[None])
 
 
+@cache
 def softmax_mode(problem: Problem) -> tuple[Array, Sites]:
     """The mode (C, N) under the softmax with its full curvature, and sites of the curvature's diagonal over classes."""
     n_classes, n, tau, s = problem.n_classes, len(problem.y), problem.tau, problem.weight
@@ -291,6 +293,7 @@ def count_probabilities(problem: Problem, mean: Array, variance: Array) -> Array
     return np.exp(-mean / (2 * problem.tau) - tilting) / problem.n_classes
 
 
+@cache
 def mean_field(likelihood: str, problem: Problem, steps: int = 20_000, tolerance: float = 1e-9) -> tuple[Sites, float]:
     """Coordinate ascent from the prior until no mean moves by the tolerance, and the bound of where it ends."""
     n_latents = 1 if likelihood == "logistic" else problem.n_classes
@@ -384,6 +387,7 @@ def class_logs(likelihood: str, f: Array, tau: float) -> Array:
     return logits - logsumexp(logits, axis=-1, keepdims=True)
 
 
+@cache
 def grid(dimension: int) -> tuple[Array, Array]:
     """Gauss-Hermite points (P, dimension) and weights (P,) of standard normal variables."""
     nodes, weights = np.polynomial.hermite_e.hermegauss({1: 80, 2: 60, 3: 24, 4: 15}[dimension])

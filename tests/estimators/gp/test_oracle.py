@@ -521,7 +521,7 @@ def test_many_chains_are_the_posterior(likelihood: str, tmp_path: Path) -> None:
         return logs[:, np.arange(len(problem.y)), problem.y] @ problem.weight
 
     n_latents = chains.mean.shape[1]
-    f = dense.elliptical_slice_samples(log_likelihood, problem.gram, PRIOR_MEAN, n_latents, 500, 150)
+    f = dense.elliptical_slice_samples(log_likelihood, problem.gram, PRIOR_MEAN, n_latents, 400, 100)
     # At the queries, draws of the latents at the rows are Gaussians like the chains'.
     cross = problem.kernel(problem.x, QUERIES)
     solved = np.linalg.solve(problem.gram, cross)
