@@ -36,7 +36,7 @@ def test_a_labelled_row_of_zeros_leaves_the_others_embeddings(make: Any) -> None
     assert model.predict(BLANK) == 3
 
 
-@pytest.mark.parametrize("model", [GPClassifier(), TreeGPClassifier(), KernelSearchClassifier(n_particles=8)])
+@pytest.mark.parametrize("model", [GPClassifier(), TreeGPClassifier(), KernelSearchClassifier(2, n_rejuvenation=0)])
 def test_a_query_without_direction_is_answered(model: Any) -> None:
     """That in the centre of all rows as well, which differs from it by rounding alone."""
     x = np.concatenate([UNIT[:40], -UNIT[:40]])

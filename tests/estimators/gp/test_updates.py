@@ -40,17 +40,15 @@ def same(a: GPClassifier, b: GPClassifier, tolerance: float = 1e-6) -> None:
     assert a.temperature_ == pytest.approx(b.temperature_, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case == "average")) for case in CASES if case != "mean field"],
-)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "mean field"])
 def test_one_by_one_is_all_at_once(case: str) -> None:
     fitted = GPClassifier(**CASES[case]).fit(X[FIRST], Y[FIRST])
     once, forwards, backwards = (pickle.loads(pickle.dumps(fitted)) for _ in range(3))
-    once.partial_fit(X[LATER], Y[LATER])
-    for row in LATER:
+    later = LATER[:6] if case == "average" else LATER
+    once.partial_fit(X[later], Y[later])
+    for row in later:
         forwards.partial_fit(X[[row]], Y[[row]])
-    for place, row in enumerate(LATER[::-1]):
+    for place, row in enumerate(later[::-1]):
         backwards.partial_fit(X[[row]], Y[[row]])
         if place % 7 == 0:
             backwards.predict_proba(X[:1])  # asking in between changes nothing
