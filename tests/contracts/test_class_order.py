@@ -35,7 +35,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "softmax": lambda: GPClassifier("rbf", "softmax", objective=None),
     "one-vs-each by Gibbs": lambda: GPClassifier("rbf", "one_vs_each", inference="gibbs", objective=None, **CHAINS),
     "least squares": lambda: GPClassifier("rbf", "least_squares"),
-    "few-shot": FewShotClassifier,
     "sessions": TreeGPClassifier,
     "tree of sessions": lambda: TreeGPClassifier("session", **CHAINS),
     "search": lambda: KernelSearchClassifier(3, n_rejuvenation=0, structure="SQUARED-EXPONENTIAL"),
