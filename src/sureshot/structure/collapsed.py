@@ -187,20 +187,20 @@ def seen_in_turn(
 
     A datum whose prediction is not finite has weight zero.
     """
-    log_weights, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(4))
-    taken = torch.zeros_like(covariance)
+    centres, variances, omega, whitened, pivots = (torch.empty_like(mean) for _ in range(5))
+    all_known, taken = torch.empty_like(mean, dtype=torch.bool), torch.zeros_like(covariance)
     for j in range(covariance.shape[-1]):
         column = covariance[:, :, j] - times_vector(taken[:, :, :j], taken[:, j, :j])
-        known = mean[:, j].isfinite() & column[:, j].isfinite()
-        centre = torch.where(known, mean[:, j], 0)
-        variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
-        log_weights[:, j] = torch.where(known, log_expected_sigmoid(centre, variance), -math.inf)
+        all_known[:, j] = known = mean[:, j].isfinite() & column[:, j].isfinite()
+        centres[:, j] = centre = torch.where(known, mean[:, j], 0)
+        variances[:, j] = variance = torch.where(known, column[:, j], 1).clamp_min(_LEAST_VARIANCE)
         omega[:, j] = weight = sample_polya_gamma(1, sample_tilted(centre, variance, generator), generator)
         pivots[:, j] = pivot = 1 + weight * variance
         gain = SHIFT - weight * centre
         whitened[:, j] = gain / (weight * pivot).sqrt()
         mean = mean + column * (gain / pivot).unsqueeze(-1)
         taken[:, :, j] = column * (weight / pivot).sqrt().unsqueeze(-1)
+    log_weights = torch.where(all_known, log_expected_sigmoid(centres, variances), -math.inf)
     return Taken(log_weights, omega, whitened, pivots, taken)
 
 
@@ -213,16 +213,16 @@ def unseen_in_turn(
 
     Each is one divided by what is then predicted for the datum.
     """
-    log_weights = torch.zeros_like(mean)
+    centres, variances = torch.empty_like(mean), torch.empty_like(mean)
     for j in range(mean.shape[-1]):
         w, v = omega[:, j], covariance[:, j, j]
         share = (1 - w * v).clamp_min(_LEAST_VARIANCE)
         gain = (w * mean[:, j] - SHIFT) / share
         column = covariance[:, :, j]
-        log_weights[:, j] = -log_expected_sigmoid(mean[:, j] + v * gain, v / share)
+        centres[:, j], variances[:, j] = mean[:, j] + v * gain, v / share
         mean = mean + column * gain.unsqueeze(-1)
         covariance = covariance + (w / share)[:, None, None] * column.unsqueeze(-1) * column.unsqueeze(-2)
-    return log_weights
+    return -log_expected_sigmoid(centres, variances)
 
 
 def nearest_root(covariance: Tensor) -> Tensor:

@@ -236,7 +236,9 @@ class KernelPrior:
             first, second = (built(child) for child in structure.children(i))
             return first + second if structure.symbols[i] == SUM else first * second
 
-        return built(0) if self.grammar.scale == 1 else self.grammar.scale * built(0)
+        if self.grammar.scale == 1:
+            return built(0)
+        return z.new_tensor(self.grammar.scale) * built(0)  # a number would be checked anew for each kernel
 
     def nugget(
         self,

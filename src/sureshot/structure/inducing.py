@@ -37,10 +37,11 @@ class Inputs(NamedTuple):
 
     def features(self, prior: KernelPrior, particles: Particles) -> tuple[Tensor, Tensor]:
         """Of the rows under each kernel (M, N, m), and variances of their own (M, N), the nugget among them."""
+        kernels = particles.kernels(prior)
         phi, residual = seen_through(
-            particles.grams(prior, self.inducing),
-            particles.grams(prior, self.cross),
-            particles.diagonals(prior, self.rows),
+            particles.grams(prior, self.inducing, kernels=kernels),
+            particles.grams(prior, self.cross, kernels=kernels),
+            particles.diagonals(prior, self.rows, kernels),
         )
         return phi, residual + particles.nuggets(prior).unsqueeze(-1)
 

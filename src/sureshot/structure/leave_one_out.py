@@ -46,26 +46,26 @@ def left_out(state: SmcState) -> LeftOut:
     TypeError for whitened latents.
     """
     copies = Copies.of(state.x, state.y)
-    mean, covariance, log_weights = _left_out(state, copies)
+    mean, covariance, log_weights = _left_out(state, copies, weighed=True)
     log_weights = torch.where(log_weights.isfinite(), log_weights, 0.0)  # what overflows says nothing
     return LeftOut(mean, covariance, (state.log_weights.unsqueeze(-1) + log_weights).softmax(0), copies)
 
 
 def moments_left_out(state: SmcState, copies: Copies) -> tuple[Tensor, Tensor]:
     """The moments alone; where they overflow those of `where_finite`."""
-    return _left_out(state, copies)[:2]
+    return _left_out(state, copies, weighed=False)[:2]
 
 
-def _left_out(state: SmcState, copies: Copies) -> tuple[Tensor, Tensor, Tensor]:
-    """The moments, and the logarithms of the weights (M, K) of never having seen what leaves."""
+def _left_out(state: SmcState, copies: Copies, weighed: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The moments, and logarithms of the weights (M, K) of never having seen what leaves, zeros if not `weighed`."""
     if isinstance(state.latent, Sparse):
-        return _by_weights(state, state.latent, copies)
+        return _by_weights(state, state.latent, copies, weighed)
     if not isinstance(state.latent, Collapsed):
         raise TypeError("rows can be left out of collapsed latents only")
     latent = state.latent
     c, m = state.n_classes, len(state.particles)
     order = state.contrasts.row.argsort(stable=True).view(-1, c - 1)  # row by row
-    parts = [_contrasts(latent.part(slice(k, k + 1)), order, copies) for k in range(m)]  # large: one at a time
+    parts = [_contrasts(latent.part(slice(k, k + 1)), order, copies, weighed) for k in range(m)]  # large: one at a time
     means, covariances, log_weights = (torch.stack(part) for part in zip(*parts, strict=True))
     if c == 2:
         means = ((2.0 * state.y[copies.first] - 1) * means.squeeze(-1)).unsqueeze(1)
@@ -90,19 +90,19 @@ def of_classes(state: SmcState, out: LeftOut) -> Tensor:
     return centring @ out.covariance @ centring + (shared / (2 * c))[..., None, None]
 
 
-def _by_weights(state: SmcState, latent: Sparse, copies: Copies) -> tuple[Tensor, Tensor, Tensor]:
+def _by_weights(state: SmcState, latent: Sparse, copies: Copies, weighed: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Of latents that are seen through inducing inputs, which stay where they are."""
-    data, parts = state.data, []
+    data, parts, none = state.data, [], torch.zeros(1, len(copies.first), dtype=torch.float64)
     for k in range(len(state.particles)):  # large: one at a time
         features = cast(Features, data.covariance(state.particles.chosen([k])))
         one = latent.part(slice(k, k + 1))
         moments = in_contrasts(state, *one.left_out(features, copies))
-        parts.append((*moments, one.weights_left_out(features, copies)))
+        parts.append((*moments, one.weights_left_out(features, copies) if weighed else none))
     means, covariances, log_weights = (torch.cat(part) for part in zip(*parts, strict=True))
     return means, covariances, log_weights
 
 
-def _contrasts(latent: Collapsed, order: Tensor, copies: Copies) -> tuple[Tensor, Tensor, Tensor]:
+def _contrasts(latent: Collapsed, order: Tensor, copies: Copies, weighed: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Means (K, G) and covariances (K, G, G) of one particle's contrasts without those of their row, and weights (K,).
 
     From where those of the rows are (N, G).
@@ -113,7 +113,7 @@ def _contrasts(latent: Collapsed, order: Tensor, copies: Copies) -> tuple[Tensor
     size = order.shape[1]
     mean = omega.new_empty(len(copies.first), size)
     covariance = omega.new_empty(len(copies.first), size, size)
-    log_weights = omega.new_empty(len(copies.first))
+    log_weights = omega.new_zeros(len(copies.first))
     for those, rows in copies.sets():
         leaving = order[rows].flatten(1)  # (S, R G), those of the row that is asked in front
         grouped = inverse[:, leaving]  # (P, S, R G)
@@ -124,6 +124,8 @@ def _contrasts(latent: Collapsed, order: Tensor, copies: Copies) -> tuple[Tensor
         own = every[:, :size]
         mean[those] = SHIFT / own - times_vector(inverted, pull)[:, :size]
         covariance[those] = inverted[:, :size, :size] - torch.diag_embed(1 / own)
+        if not weighed:
+            continue
         given_all = torch.diag_embed(1 / every) - precision / (every.unsqueeze(-1) * every.unsqueeze(-2))
         log_weights[those] = unseen_in_turn((SHIFT - pull) / every, given_all, every).sum(-1)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)

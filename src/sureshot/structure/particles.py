@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from sureshot.kernels import Expression
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.structure import Structure
+
+Kernels: TypeAlias = list[tuple[list[int], Expression]]
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,11 @@ class Particles:
         prior: KernelPrior,
         rows: SharedRows,  # (N, D) and (M', D)
         out: Tensor | None = None,  # (M, N, M'), where to put them
+        kernels: Kernels | None = None,  # where they are at hand
     ) -> Tensor:
         """Kernels of all pairs of rows (M, N, M'), the variance of the mean of the latents in them."""
         found = rows.x1.new_empty(len(self), len(rows.x1), len(rows.x2)) if out is None else out
-        for structure, places in self.groups().items():
-            kernel = prior.kernel(structure, torch.stack([self.z[i][1:] for i in places]))
+        for places, kernel in kernels or self.kernels(prior):
             for first, second, block in rows.blocks(len(places)):
                 values = kernel.on(block) + prior.grammar.mean_variance
                 for place, one in zip(places, values, strict=True):
@@ -91,13 +95,20 @@ class Particles:
         self,
         prior: KernelPrior,
         x: Tensor,  # (Q, D)
+        kernels: Kernels | None = None,
     ) -> Tensor:
         """Kernels of rows with themselves (M, Q), as `grams`."""
         found = x.new_empty(len(self), len(x))
-        for structure, places in self.groups().items():
-            z = torch.stack([self.z[i][1:] for i in places])
-            found[places] = prior.kernel(structure, z).diagonal(x)
+        for places, kernel in kernels or self.kernels(prior):
+            found[places] = kernel.diagonal(x)
         return found.add_(prior.grammar.mean_variance)
+
+    def kernels(self, prior: KernelPrior) -> Kernels:
+        """Of each structure the places of its particles, and their kernels, whose parameters have these leading."""
+        return [
+            (places, prior.kernel(structure, torch.stack([self.z[i][1:] for i in places])))
+            for structure, places in self.groups().items()
+        ]
 
     def groups(self) -> dict[Structure, list[int]]:
         """Places of the particles of each structure."""

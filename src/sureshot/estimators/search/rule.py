@@ -26,7 +26,7 @@ from sureshot.likelihoods.base import PredictiveRule
 from sureshot.metrics import likeliest_temperature
 from sureshot.structure.least_squares import LeastSquaresMeans, means_left_out, means_of_queries_without
 from sureshot.structure.leave_one_out import LeftOut, left_out
-from sureshot.structure.prediction import averaged_probabilities
+from sureshot.structure.prediction import averaged_probabilities, class_probabilities
 from sureshot.structure.smc import SmcState
 from sureshot.structure.whitened import Whitened
 
@@ -152,7 +152,10 @@ def chosen_rule(
 
 def _loss(state: SmcState, out: LeftOut, mean: Tensor, rule: PredictiveRule, temperature: float = 1.0) -> Tensor:
     """Minus the log probability of the labels of rows left out, with these means (M, L, K)."""
-    p = averaged_probabilities(mean, out.covariance, out.weights, temperature, rule)
+    return _surprise(state, out, averaged_probabilities(mean, out.covariance, out.weights, temperature, rule))
+
+
+def _surprise(state: SmcState, out: LeftOut, p: Tensor) -> Tensor:
     own = p[torch.arange(len(p)), state.y[out.copies.first]]
     return -(out.copies.evidence * own.clamp_min(_LEAST).log()).sum()
 
@@ -162,14 +165,14 @@ def _stacked(state: SmcState, out: LeftOut, scale: float) -> tuple[float, tuple[
     pair = torch.stack(
         [torch.einsum("mn,mln->ln", out.weights, mean) for mean in (out.mean, means_left_out(state, scale, out.copies))]
     )
-    alone = out._replace(covariance=out.covariance[:1], weights=out.weights[:1] * 0 + 1)
 
     def penalised(logarithms: np.ndarray) -> tuple[float, np.ndarray]:
         free = torch.from_numpy(logarithms).requires_grad_()
         with torch.enable_grad():
-            mean = torch.einsum("k,kln->ln", free.exp(), pair).unsqueeze(0)
+            mean = (free.exp()[:, None, None] * pair).sum(0, keepdim=True)
+            p = class_probabilities(mean, out.covariance, "plug_in")[0].mT
             penalty = (free - math.log(0.5)).square().sum() / (2 * _SPREAD**2)
-            value = _loss(state, alone, mean, "plug_in") + penalty
+            value = _surprise(state, out, p) + penalty
             (slope,) = torch.autograd.grad(value, free)
         return float(value.detach()), slope.numpy()
 
