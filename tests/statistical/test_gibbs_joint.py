@@ -25,7 +25,7 @@ from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.one_vs_each.gibbs import run_one_vs_each_gibbs
 
 F64 = torch.float64
-N_CHAINS = 12_000
+N_CHAINS = 5_000
 N_ROUNDS = 8
 # Largest of about a hundred standard scores; P(|z| > 4.2) = 2.7e-5 each, and the seeds are fixed.
 LIMIT = 4.2

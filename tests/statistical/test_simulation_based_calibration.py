@@ -30,7 +30,7 @@ from tests.oracles.diagnostics import effective_sample_size
 F64 = torch.float64
 N_DRAWS = 15  # L
 # Data sets and sweeps for each kept draw: where chains mix fast, many data sets.
-FAST, SLOW = (3000, 3), (700, 15)
+FAST, SLOW = (1600, 3), (400, 15)
 # Level of each test, shared by its quantities (at most 11: Bonferroni). The seeds are fixed.
 LEVEL = 1e-3
 

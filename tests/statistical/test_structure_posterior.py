@@ -21,13 +21,13 @@ from tests.structure.toys import TOYS, Toy, reference, run, scores, summary
 
 pytestmark = pytest.mark.slow
 
-SIZES = {"threshold": [10, 10], "corners": [12, 6, 6], "three classes": [2, 4]}
+SIZES = {"threshold": [10, 10], "corners": [12, 6, 6], "three classes": [2, 2, 2]}
 N_DRAWS = 7
 
 
 @pytest.mark.parametrize("name", TOYS)
 def test_evidence_and_posterior_by_importance_sampling(name: str) -> None:
-    """The first batch of "threshold" has a single class, "three classes" a third one in the second batch."""
+    """The first batch of "threshold" has a single class, "three classes" a third one in the third batch."""
     toy = TOYS[name]
     summaries = torch.stack([summary(run(toy, SIZES[name], 80, seed)) for seed in range(6)])
     assert float(summaries[:, 0].std()) < 0.55

@@ -62,7 +62,7 @@ def test_what_the_grammar_cannot_make_has_no_probability() -> None:
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_draws_have_the_probabilities(depth: int) -> None:
-    prior, generator, n = KernelPrior(UNEVEN, 2), seeded(0), 10_000
+    prior, generator, n = KernelPrior(UNEVEN, 2), seeded(0), 5000
     counts = Counter(prior.sample(generator, depth) for _ in range(n))
     assert max(one.depth for one in counts) == 4 - depth
     expected = {one: n * probability(prior, one, depth) for one in all_structures(("LINEAR", "MATERN"), 7, 4 - depth)}

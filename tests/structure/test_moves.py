@@ -106,7 +106,7 @@ def expected_counts(n: int) -> tuple[list[Structure], Tensor]:
 
 @pytest.mark.parametrize("name", MOVES)
 def test_without_data_the_moves_keep_the_prior(name: str) -> None:
-    n, generator = 1500, seeded(0)
+    n, generator = 900, seeded(0)
     particles, latent = Particles.drawn(PRIOR, n, generator), Collapsed.empty(n)
     data, start, accepted = Data.of(PRIOR, torch.zeros(0, 2, dtype=F64), Contrasts.none()), particles, 0
     for _ in range(3):

@@ -108,13 +108,13 @@ def test_the_joint_distribution_is_kept(name: str) -> None:
 
 def test_slices_give_the_posterior_of_one_number() -> None:
     """One constant's amplitude, whose posterior given the Polya-Gamma variables is on a grid."""
-    prior, m = KernelPrior(Grammar({"CONSTANT": 1.0}, least_nugget=1e-3, scale=1, mean_variance=1), 1), 400
+    prior, m = KernelPrior(Grammar({"CONSTANT": 1.0}, least_nugget=1e-3, scale=1, mean_variance=1), 1), 300
     particles = Particles.drawn(prior, m, seeded(0), Structure(("CONSTANT",)))
     data = Data.of(prior, X, Contrasts.of_labels(torch.ones(3, dtype=torch.int64), 2))
     omega = torch.full((m, 3), 0.05, dtype=F64)
     latent = Collapsed.of(omega, data.covariance(particles))
     generator, kept = seeded(1), []
-    for _ in range(40):
+    for _ in range(24):
         particles, latent = slice_sampled(data, particles, latent, generator)
         torch.testing.assert_close(
             latent.log_likelihood, Collapsed.of(omega, data.covariance(particles)).log_likelihood

@@ -81,7 +81,7 @@ def test_slope_by_finite_differences():
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT], ids=["logistic", "probit"])
 def test_moves_keep_the_posterior(link):
     """Exact draws of kernels, latents and labels, moved given the labels, still have the prior's moments."""
-    n = 8000
+    n = 4000
     x, _ = rows(3)
     generator = torch.Generator().manual_seed(4)
     k = Structure.parse("LINEAR")

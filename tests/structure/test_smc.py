@@ -59,19 +59,11 @@ def started(n_particles: int = 16, n_classes: int = 2, prior: KernelPrior = PRIO
     return SmcState.start(prior, n_particles, n_classes, seeded(0))
 
 
-@pytest.mark.slow
-def test_evidence_and_posterior_with_a_class_that_comes_later() -> None:
-    """Three batches: two rows of one class, two of another, two of a third."""
-    toy = TOYS["three classes"]
-    summaries = torch.stack([summary(run(toy, [2, 2, 2], 50, seed)) for seed in range(8)])
-    assert max(map(abs, scores(summaries, reference(toy)))) < 4
-
-
 @pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS)
 def test_the_evidence_of_a_fixed_kernel_varies_little(toy: Toy) -> None:
     """With 64 particles .05 and less was seen."""
     found = []
-    for seed in range(30):
+    for seed in range(16):
         state = SmcState.start(toy.prior, 64, toy.n_classes, seeded(seed), LEAF)
         for z in state.particles.z:
             z.zero_()
@@ -143,7 +135,7 @@ def test_two_batches_have_the_latents_of_one(first: int) -> None:
 def test_a_batch_that_leaves_few_particles_is_cut() -> None:
     toy, m = TOYS["corners"], 32
     state = SmcState.start(toy.prior, m, 2, seeded(0))
-    settings = SmcSettings(split_below=0.6)
+    settings = replace(STILL, split_below=0.6, resample_below=1.1)
     after, info = smc_step(state, toy.x, toy.y, seeded(1), settings)
     assert len(info.effective_sample_sizes) > 1
     assert all(size < 0.6 * m for size in info.effective_sample_sizes[:-1])

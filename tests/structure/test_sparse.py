@@ -185,7 +185,7 @@ def test_removal_has_the_weights_of_collapsed_latents(inducing: Tensor) -> None:
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_latents_are_drawn_from_their_posterior(n_classes: int) -> None:
     """Given the variables: means and covariances of many draws."""
-    m, n = 20_000, 3
+    m, n = 6000, 3
     x, y = X[:n], torch.arange(n) % n_classes
     contrasts = Contrasts.of_labels(y, n_classes)
     one = Particles.drawn(KernelPrior(Grammar(mean_variance=1), 2), 1, seeded(4))
