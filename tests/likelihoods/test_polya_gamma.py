@@ -55,21 +55,21 @@ def check_moments(draws: Tensor, h: float, z: float, *, mean_within: float, vari
     assert abs(float(centred.mean()) - variance) < variance_tolerance
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("z", LOCATIONS)
-def test_unit_draws_have_the_right_distribution(z: float, dtype: torch.dtype) -> None:
+def test_unit_draws_have_the_right_distribution(z: float) -> None:
     seed = LOCATIONS.index(z)
-    draws = sample_polya_gamma(1, torch.full((DRAWS,), z, dtype=dtype), generator(seed))
-    assert draws.dtype == dtype
+    draws = sample_polya_gamma(1, torch.full((DRAWS,), z, dtype=torch.float64), generator(seed))
     assert bool((draws > 0).all())
     check_moments(draws, 1, z, mean_within=0.01, variance_within=0.03)
-    assert ks_2samp(draws.double().numpy(), oracle(np.full(DRAWS, z), seed)).pvalue > 1e-3
+    assert ks_2samp(draws.numpy(), oracle(np.full(DRAWS, z), seed)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_locations_of_every_size_in_one_call(dtype: torch.dtype) -> None:
     z = 3 * torch.randn(DRAWS, generator=generator(0), dtype=dtype)
-    draws = sample_polya_gamma(1, z, generator(1)).double()
+    draws = sample_polya_gamma(1, z, generator(1))
+    assert draws.dtype == dtype
+    draws = draws.double()
     assert ks_2samp(draws.numpy(), oracle(z.double().numpy(), 2)).pvalue > 1e-3
     standard = (draws - half_tanh_ratio(z.double().square())) / polya_gamma_variance(z.double()).sqrt()
     for chosen in (z.abs() < 1, (z.abs() >= 1) & (z.abs() < 3), z.abs() >= 3):
@@ -82,7 +82,7 @@ def test_locations_of_every_size_in_one_call(dtype: torch.dtype) -> None:
 def test_small_calls_with_several_tries_at_once(size: int) -> None:
     source = generator(3)
     z = torch.full((size,), 0.4, dtype=torch.float64)
-    draws = torch.cat([sample_polya_gamma(1, z, source) for _ in range(800)])
+    draws = torch.cat([sample_polya_gamma(1, z, source) for _ in range(500)])
     assert ks_2samp(draws.numpy(), oracle(np.full(DRAWS, 0.4), 4)).pvalue > 1e-3
 
 
@@ -162,7 +162,7 @@ def test_draws_of_large_h(z: float) -> None:
     location = torch.full((count,), z, dtype=torch.float64)
     draws = sample_polya_gamma(h, location, generator(1))
     check_moments(draws, h, z, mean_within=0.005, variance_within=0.05)
-    below = module._SUMMED_BELOW - 1
+    below, location = module._SUMMED_BELOW - 1, location[:10_000]
     sums = sample_polya_gamma(below, location, generator(2)) + sample_polya_gamma(h - below, location, generator(3))
     assert ks_2samp(draws.numpy(), sums.numpy()).pvalue > 1e-3
 
@@ -172,8 +172,8 @@ def test_small_and_large_h_in_one_tensor() -> None:
     draws = sample_polya_gamma(h, torch.full((20_000, 5), 1.5), generator(0))
     for column in range(1, 5):
         check_moments(draws[:, column], float(h[column]), 1.5, mean_within=0.02, variance_within=0.08)
-    alone = sample_polya_gamma(h[1:3], torch.full((20_000, 2), 1.5), generator(0))
-    assert alone.shape == (20_000, 2)
+    alone = sample_polya_gamma(h[1:3], torch.full((20, 2), 1.5), generator(0))
+    assert alone.shape == (20, 2)
 
 
 def test_third_cumulant_is_a_derivative() -> None:
