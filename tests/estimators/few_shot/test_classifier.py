@@ -5,8 +5,10 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,15 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path | No
     return paths
 
 
+Fitted = Callable[[str], FewShotClassifier]
+
+
+@pytest.fixture(scope="module")
+def fitted(checkpoints: dict[str, Path | None]) -> Fitted:
+    """With the checkpoint of a learner, on `support()`; no test changes them."""
+    return cache(lambda name: FewShotClassifier(checkpoints[name]).fit(*support()[:2]))
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a short real run on the digits 0 to 4."""
@@ -125,10 +136,9 @@ def test_it_answers_with_every_learner(name: str, checkpoints: dict[str, Path | 
 
 
 @pytest.mark.parametrize("name", LEARNER_NAMES)
-def test_it_says_what_the_learner_says(name: str, checkpoints: dict[str, Path | None]) -> None:
+def test_it_says_what_the_learner_says(name: str, checkpoints: dict[str, Path | None], fitted: Fitted) -> None:
     """The posterior of the estimator is that of `Learner.condition` on the same rows in the same order."""
-    X, y, X_test, _ = support()
-    model = FewShotClassifier(checkpoints[name]).fit(X, y)
+    X_test, model = support()[2], fitted(name)
     learner = load_learner(str(checkpoints[name])).double()
     rows = model._fitted.rows
     generator = torch.Generator().manual_seed(0)
@@ -160,9 +170,6 @@ def test_without_a_checkpoint_it_is_gp_classifier(each: int, unit: bool) -> None
     with pytest.raises(AttributeError, match="no learner_: what it has learnt has none"):
         _ = model.learner_
     assert model.input_shape_ == (4,)
-    ratio = model.calibrate(X, y).temperature_ / model._fitted.usual_temperature
-    model.partial_fit(X[:3], y[:3])
-    assert model.temperature_ == pytest.approx(ratio * model._fitted.usual_temperature)
 
 
 def test_rows_without_text_say_next_to_nothing() -> None:
@@ -180,9 +187,9 @@ def test_rows_without_text_say_next_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", [NO_CHECKPOINT, *LEARNER_NAMES])
-def test_partial_fit_is_fit_on_all_rows(name: str, checkpoints: dict[str, Path | None]) -> None:
+def test_partial_fit_is_fit_on_all_rows(name: str, checkpoints: dict[str, Path | None], fitted: Fitted) -> None:
     X, y, X_test, _ = support()
-    whole = FewShotClassifier(checkpoints[name]).fit(X, y)
+    whole = fitted(name)
     parts = FewShotClassifier(checkpoints[name])
     for start in range(0, len(y), 5):
         parts.partial_fit(X[start : start + 5], y[start : start + 5], classes=[5, 6, 7, 8])
@@ -200,12 +207,14 @@ def test_weights_are_copies_of_rows(name: str, checkpoints: dict[str, Path | Non
 
 
 @pytest.mark.parametrize("name", LEARNER_NAMES)
-def test_real_weights_where_the_learner_can_use_them(name: str, checkpoints: dict[str, Path | None]) -> None:
+def test_real_weights_where_the_learner_can_use_them(
+    name: str, checkpoints: dict[str, Path | None], fitted: Fitted
+) -> None:
     X, y, X_test, _ = support()
     weight = np.where(y == 5, 2.5, 0.5)
     model = FewShotClassifier(checkpoints[name])
     if name in REAL_WEIGHTS:
-        plain = FewShotClassifier(checkpoints[name]).fit(X, y).predict_proba(X_test)[:, 0].mean()
+        plain = fitted(name).predict_proba(X_test)[:, 0].mean()
         assert model.fit(X, y, sample_weight=weight).predict_proba(X_test)[:, 0].mean() > plain
     else:
         with pytest.raises(ValueError, match="must be whole numbers"):
@@ -237,11 +246,13 @@ def test_classes_come_and_go(name: str, checkpoints: dict[str, Path | None]) -> 
 
 
 @pytest.mark.parametrize("name", LEARNER_NAMES)
-def test_an_announced_class_predicts_from_its_prior(name: str, checkpoints: dict[str, Path | None]) -> None:
+def test_an_announced_class_predicts_from_its_prior(
+    name: str, checkpoints: dict[str, Path | None], fitted: Fitted
+) -> None:
     X, y, X_test, _ = support()
     model = FewShotClassifier(checkpoints[name])
     model.partial_fit(X, y, classes=[0, 5, 6, 7, 8])
-    without = FewShotClassifier(checkpoints[name]).fit(X, y)
+    without = fitted(name)
     p, latent = model.predict_proba(X_test), model.predict_latent(X_test)
     np.testing.assert_allclose(p.sum(1), 1)
     np.testing.assert_array_equal(latent.mean[:, 1:], without.predict_latent(X_test).mean)
@@ -269,9 +280,8 @@ def test_one_class_alone(name: str, checkpoints: dict[str, Path | None]) -> None
 
 
 @pytest.mark.parametrize("name", [NO_CHECKPOINT, *LEARNER_NAMES])
-def test_predictions_do_not_depend_on_the_batch(name: str, checkpoints: dict[str, Path | None]) -> None:
-    X, y, X_test, _ = support()
-    model = FewShotClassifier(checkpoints[name]).fit(X, y)
+def test_predictions_do_not_depend_on_the_batch(name: str, fitted: Fitted) -> None:
+    X_test, model = support()[2][::4], fitted(name)
     whole = model.predict_proba(X_test)
     np.testing.assert_allclose(np.concatenate([model.predict_proba(row[None]) for row in X_test]), whole, rtol=1e-9)
     np.testing.assert_array_equal(model.predict_proba(X_test), whole)
@@ -327,9 +337,8 @@ def test_saved_models_predict_the_same_bits_in_a_new_process(
 
 
 @pytest.mark.parametrize("name", [NO_CHECKPOINT, "ove_gibbs_pl", "cdkt_pl", "dkt", "protonet", "matchingnet"])
-def test_pickle_and_joblib(name: str, checkpoints: dict[str, Path | None], tmp_path: Path) -> None:
-    X, y, X_test, _ = support()
-    model = FewShotClassifier(checkpoints[name]).fit(X, y)
+def test_pickle_and_joblib(name: str, fitted: Fitted, tmp_path: Path) -> None:
+    X_test, model = support()[2], fitted(name)
     expected = model.predict_proba(X_test)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X_test), expected)
     joblib.dump(model, tmp_path / "model.joblib")
@@ -337,15 +346,15 @@ def test_pickle_and_joblib(name: str, checkpoints: dict[str, Path | None], tmp_p
 
 
 def test_calibrate_lowers_the_held_out_loss_and_lasts_until_fit() -> None:
-    X, y = load_iris(return_X_y=True)
-    model = FewShotClassifier().fit(X[::10], y[::10])
+    X, y = (part[::2] for part in load_iris(return_X_y=True))
+    model = FewShotClassifier().fit(X[::5], y[::5])
     before, chosen = log_loss(y, model.predict_proba(X)), model.temperature_
     assert model.calibrate(X, y) is model
     temperature = model.temperature_
     assert log_loss(y, model.predict_proba(X)) < before
-    model.partial_fit(X[5::10], y[5::10])
+    model.partial_fit(X[2::5], y[2::5])
     assert model.temperature_ == temperature
-    assert model.fit(X[::10], y[::10]).temperature_ == chosen
+    assert model.fit(X[::5], y[::5]).temperature_ == chosen
     with pytest.raises(ValueError, match="labels the model does not know: 77"):
         model.calibrate(X, np.where(y == 0, 77, y))
 
@@ -389,10 +398,10 @@ def test_a_few_rows_that_are_named_right_do_not_make_all_others_certain() -> Non
     known, used = y < 6, X[:120].std(0) > 0.5
     X, y = X[known][:, used], y[known]
     for model in (GPClassifier(), FewShotClassifier(), TreeGPClassifier()):
-        model.fit(X[:120], y[:120])
-        before = log_loss(y[300:], model.predict_proba(X[300:]))
+        model.fit(X[:80], y[:80])
+        before = log_loss(y[300:600], model.predict_proba(X[300:600]))
         model.calibrate(X[200:204], y[200:204])
-        assert log_loss(y[300:], model.predict_proba(X[300:])) < before + 0.05
+        assert log_loss(y[300:600], model.predict_proba(X[300:600])) < before + 0.05
         found = model.temperature_
         assert model.calibrate(X[200:204], y[200:204]).temperature_ == pytest.approx(found), "again is the same"
 
