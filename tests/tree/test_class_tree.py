@@ -41,7 +41,7 @@ def check(tree: ClassTree) -> None:
     assert tree.depth == max(tree.depths)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(n_classes=st.integers(1, 30), seed=st.integers(0, 5))
 def test_trees_are_consistent(n_classes: int, seed: int) -> None:
     for tree in (balanced_random_tree(n_classes, seed), label_order_tree(n_classes)):

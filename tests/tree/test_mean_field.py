@@ -46,7 +46,7 @@ def expected_probabilities(tree: ClassTree, mean: Tensor, variance: Tensor) -> T
     return torch.stack(columns)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 20), weighted=st.booleans(), own=st.booleans())
 def test_nodes_one_by_one_with_explicit_inverses(seed: int, weighted: bool, own: bool) -> None:
     x, y, query = rows(seed=seed)

@@ -105,11 +105,12 @@ def test_with_all_rows_as_points_it_is_mean_field() -> None:
     """Steps of one on all rows."""
     x, y, query = rows()
     problem = Problem(x, y)
-    found = problem.nodes.posterior(problem.fitted(300), problem.kernel, problem.settings)
+    states = problem.fitted(300)
+    found = problem.nodes.posterior(states, problem.kernel, problem.settings)
     expected = fit_tree_mean_field(
         TREE, gram(x), y, prior_mean=MEAN, output_scale=SCALE, max_steps=3000, tolerance=1e-12
     )
-    bound = problem.nodes.bounds(problem.fitted(300), problem.batches(), problem.n_rows)
+    bound = problem.nodes.bounds(states, problem.batches(), problem.n_rows)
     torch.testing.assert_close(bound, expected.bound, rtol=1e-7, atol=1e-7)
     assert bool((bound < expected.bound).all())
     torch.testing.assert_close(found.probabilities(query), expected.posterior.probabilities(query), rtol=0, atol=1e-7)

@@ -387,8 +387,7 @@ def test_the_most_probable_classes_are_those_under_the_class_prior(strategy: str
     np.testing.assert_allclose(top.probabilities, -np.sort(-model.predict_proba(X), axis=1), atol=1e-12)
 
 
-@pytest.mark.parametrize("n_base", [2, 12])
-@pytest.mark.parametrize("n_rows", [2, 20])
+@pytest.mark.parametrize(("n_base", "n_rows"), [(2, 2), (2, 20), (12, 2)])
 def test_classes_that_lie_beyond_the_first_session_are_no_wild_cells(n_base: int, n_rows: int, tmp_path: Path) -> None:
     """Their places are kept apart, in a model file too; a cell that lies alone is moved as before."""
     y = np.repeat(np.arange(4 * n_base), 20)
