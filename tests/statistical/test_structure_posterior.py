@@ -75,7 +75,7 @@ def posterior_draws(state: SmcState, x: Tensor, generator: torch.Generator) -> t
     return state.particles.chosen(places.tolist()), difference[places] + spread[places].sqrt() * noise
 
 
-def smallest_probability(n_data_sets: int = 96) -> float:
+def smallest_probability(n_data_sets: int = 64) -> float:
     """Chi-square probability of the counts of ranks: that of the worst quantity, times the number of quantities."""
     prior = KernelPrior(
         Grammar({"LINEAR": 1.0, "SQUARED-EXPONENTIAL": 1.0, "CONSTANT": 1.0}, max_depth=3, scale=1, mean_variance=1), 1
@@ -108,7 +108,7 @@ def test_predictions_are_calibrated_means() -> None:
     prior, generator = KernelPrior(Grammar(max_depth=3, scale=1, mean_variance=1), 1), seeded(1)
     rows = torch.linspace(-1.5, 1.5, 7, dtype=F64).unsqueeze(-1)
     p, y = [], []
-    for _ in range(60):
+    for _ in range(40):
         _, _, labels = simulated(prior, rows, generator)
         toy = Toy(prior, rows[[0, 2, 3, 5, 6]], labels[[0, 2, 3, 5, 6]], 2)
         p.append(

@@ -67,17 +67,19 @@ class Outcomes:
         self._probability *= probabilities[chosen]
         return chosen
 
-    def _rand(self, *_: Any, **__: Any) -> Tensor:
+    def _rand(self, *_: Any, **__: Any) -> float:
         self._n_uniform += 1
         if self._n_uniform > 4:
             raise _EndlessError
-        return torch.tensor([0.25, 0.75][self._next([0.5, 0.5])])
+        return [0.25, 0.75][self._next([0.5, 0.5])]
 
-    def _randint(self, n: int, *_: Any, **__: Any) -> Tensor:
-        return torch.tensor(self._next([1 / n] * n))
+    def _randint(self, n: int, *_: Any, **__: Any) -> int:
+        return self._next([1 / n] * n)
 
-    def _multinomial(self, weights: Tensor, *_: Any, **__: Any) -> Tensor:
-        return torch.tensor(self._next((weights / weights.sum()).tolist()))
+    def _multinomial(self, weights: Tensor, *_: Any, **__: Any) -> int:
+        values = weights.tolist()
+        total = sum(values)
+        return self._next([value / total for value in values])
 
 
 @pytest.mark.slow

@@ -320,7 +320,8 @@ def test_taken_away_is_as_never_seen_but_for_sampling_error() -> None:
     third = np.concatenate([Y[:30], np.full(10, -1)])
     runs: dict[str, list[np.ndarray]] = {}
     for seed in range(6):
-        fresh = KernelSearchClassifier(8, structure="SQUARED-EXPONENTIAL", standardize=False, random_state=seed)
+        settings: dict[str, Any] = {"structure": "SQUARED-EXPONENTIAL", "predictive": "integral", "standardize": False}
+        fresh = KernelSearchClassifier(8, **settings, random_state=seed)
         never, removed, forgot = (clone(fresh).fit(X[: len(y)], y) for y in (Y[:30], Y, third))
         runs.setdefault("not yet", []).append(removed.predict_proba(QUERIES)[:, 1])
         removed.remove(X[30:], Y[30:])
