@@ -3,7 +3,7 @@
     python scripts/deliberate_mistakes.py               # all of them
     python scripts/deliberate_mistakes.py --list        # what there is
     python scripts/deliberate_mistakes.py --only gibbs  # those with this in their name, area or file
-    python scripts/deliberate_mistakes.py --change main # those whose file is not as it was in a git revision
+    python scripts/deliberate_mistakes.py --change main # those whose file or tests are not as they were
     python scripts/deliberate_mistakes.py --jobs 2      # two at a time
     python scripts/deliberate_mistakes.py --against FILE --write FILE  # what has changed since an earlier run
 
@@ -246,7 +246,7 @@ def main() -> int:
     """Run the command line; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", metavar="PART", help="mistakes with this in their name, area or file")
-    parser.add_argument("--change", metavar="REV", help="mistakes whose file was changed since a git revision")
+    parser.add_argument("--change", metavar="REV", help="mistakes whose file or tests changed since a git revision")
     parser.add_argument("--against", type=Path, metavar="FILE", help="say what differs from those caught in this file")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the names of those that are caught")
     parser.add_argument("--list", action="store_true", help="print the mistakes and stop")
@@ -259,9 +259,9 @@ def main() -> int:
             raise TableError(f"no mistake has {arguments.only!r} in its name, area or file")
         if arguments.change is not None:
             changed = changed_since(arguments.change)
-            mistakes = [m for m in mistakes if m.file in changed]
+            mistakes = [m for m in mistakes if changed & {m.file, *(test.partition("::")[0] for test in m.tests)}]
             if not mistakes:
-                print(f"no file of these mistakes was changed since {arguments.change}")
+                print(f"no file or test of these mistakes was changed since {arguments.change}")
                 return 0
         earlier = arguments.against.read_text(encoding="utf-8").splitlines() if arguments.against else None
         for test in sorted({test for m in mistakes for test in m.tests if test not in present(m.tests)}):

@@ -8,7 +8,7 @@ import torch
 from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import Grammar, KernelPrior
-from sureshot.structure.leave_one_out import LeftOut, left_out, of_classes
+from sureshot.structure.leave_one_out import RowsLeftOut, left_out, of_classes
 from sureshot.structure.prediction import averaged_probabilities, class_probabilities, moments
 from sureshot.structure.rejuvenation_data import Data
 from sureshot.structure.removal import without
@@ -93,7 +93,7 @@ def test_queries_without_rows_are_those_of_a_state_that_never_saw_them(n_classes
         torch.testing.assert_close(found.weights[:, place], taken_away, rtol=1e-6, atol=1e-9)
 
 
-def found_row(found: LeftOut, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+def found_row(found: RowsLeftOut, place: int) -> tuple[torch.Tensor, torch.Tensor]:
     return found.mean[..., [place]], found.covariance[:, [place]]
 
 

@@ -31,7 +31,7 @@ from sureshot.structure.sparse import Features, Sparse
 _LEAST_VARIANCE = 1e-12
 
 
-class LeftOut(NamedTuple):
+class RowsLeftOut(NamedTuple):
     """Of the K rows that differ, each given the others."""
 
     mean: Tensor  # (M, L, K), as `sureshot.structure.prediction.moments`
@@ -40,7 +40,7 @@ class LeftOut(NamedTuple):
     copies: Copies
 
 
-def left_out(state: SmcState) -> LeftOut:
+def left_out(state: SmcState) -> RowsLeftOut:
     """Moments of the rows' latents, each row without its label, and the weights that particles then have.
 
     TypeError for whitened latents.
@@ -48,7 +48,7 @@ def left_out(state: SmcState) -> LeftOut:
     copies = Copies.of(state.x, state.y)
     mean, covariance, log_weights = _left_out(state, copies, weighed=True)
     log_weights = torch.where(log_weights.isfinite(), log_weights, 0.0)  # what overflows says nothing
-    return LeftOut(mean, covariance, (state.log_weights.unsqueeze(-1) + log_weights).softmax(0), copies)
+    return RowsLeftOut(mean, covariance, (state.log_weights.unsqueeze(-1) + log_weights).softmax(0), copies)
 
 
 def moments_left_out(state: SmcState, copies: Copies) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ def _left_out(state: SmcState, copies: Copies, weighed: bool) -> tuple[Tensor, T
     return *where_finite(mean, torch.einsum("ngc,mngh,nhd->mncd", place, covariances, place)), log_weights
 
 
-def of_classes(state: SmcState, out: LeftOut) -> Tensor:
+def of_classes(state: SmcState, out: RowsLeftOut) -> Tensor:
     """Covariances (M, K, L, L) as those of a latent for each class, as `sureshot.structure.prediction.moments` has.
 
     Labels never tell what all classes share: it keeps its prior variance.

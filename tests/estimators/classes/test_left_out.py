@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators.base import IncrementalClassifier
-from sureshot.estimators.classes.p_values import LeftOut
+from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.folds import by_folds
 from sureshot.estimators.rows.labelled_rows import LabelledRows
@@ -173,19 +173,18 @@ def test_searched_kernels_take_a_row_away(arguments: dict[str, Any], n_classes: 
 
 
 def test_p_values_count_rows() -> None:
-    usual = LeftOut.of(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]))
+    usual = CalibrationScores.of(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]))
     assert usual.n_rows == 4
     np.testing.assert_allclose(usual.p_values(np.array([0.0, 1.0, 1.5, 2.0, 3.0, 4.0])), [1, 1, 0.8, 0.8, 0.4, 0.2])
-    shares = LeftOut.of(np.arange(9.0), np.full(9, 1e-3))
+    shares = CalibrationScores.of(np.arange(9.0), np.full(9, 1e-3))
     assert shares.smallest == pytest.approx(0.1)
     np.testing.assert_allclose(shares.p_values(np.array([8.0])), [0.2])
 
 
 def test_p_values_of_exchangeable_scores_are_uniform() -> None:
     generator = np.random.default_rng(0)
-    p = np.stack(
-        [LeftOut.of(generator.normal(size=19), np.ones(19)).p_values(generator.normal(size=1)) for _ in range(4000)]
-    )
+    draws = ((generator.normal(size=19), generator.normal(size=1)) for _ in range(4000))
+    p = np.stack([CalibrationScores.of(known, np.ones(19)).p_values(new) for known, new in draws])
     for rate in (0.05, 0.1, 0.25, 0.5):
         assert (p <= rate + 1e-12).mean() == pytest.approx(rate, abs=4 * np.sqrt(rate / 4000))
 
@@ -330,6 +329,6 @@ def test_folds_do_not_depend_on_the_numbers_of_classes() -> None:
 
 
 def test_p_values_of_infinite_scores() -> None:
-    known = LeftOut.of(np.array([0.1, 0.5, np.inf]), np.ones(3))
+    known = CalibrationScores.of(np.array([0.1, 0.5, np.inf]), np.ones(3))
     with np.errstate(all="raise"):
         np.testing.assert_allclose(known.p_values(np.array([np.inf, 0.5, -np.inf])), [0.5, 0.75, 1.0])

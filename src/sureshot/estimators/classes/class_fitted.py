@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sureshot.estimators.classes.class_prior import assumed, under_prior
 from sureshot.estimators.classes.left_out import labels_left_out, outlier_scores_left_out
-from sureshot.estimators.classes.p_values import LeftOut
+from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
 from sureshot.estimators.rows.folds import by_folds
@@ -158,7 +158,7 @@ class ClassFitted(Fitted, ABC):
         return self._left_out[0]
 
     @cached_property
-    def usual_outliers(self) -> LeftOut:
+    def usual_outliers(self) -> CalibrationScores:
         """Outlier scores of labelled rows, each left out; made when they are first asked for."""
         rows, n_classes = self.learnt, len(self.classes)
         with torch.no_grad():
@@ -167,7 +167,7 @@ class ClassFitted(Fitted, ABC):
         return outlier_scores_left_out(rows, n_classes, of_model, score, self.scalings)
 
     @cached_property
-    def usual_labels(self) -> LeftOut:
+    def usual_labels(self) -> CalibrationScores:
         """How improbable labelled rows find their own labels, each left out; made when it is first asked for."""
         with torch.no_grad():
             p = self.under_prior(self.probabilities_left_out()).cpu().numpy()

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sureshot.estimators.classes.p_values import LeftOut
+from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
 from sureshot.estimators.rows.labelled_rows import LabelledRows, equal_rows
 from sureshot.estimators.rows.preprocessing import Scaling
@@ -35,13 +35,13 @@ def outlier_scores_left_out(
     of_model: np.ndarray,  # (N,), the model's outlier score of each row without it
     score: OutlierScore | None,  # with distances, which not all rows have
     scalings: Callable[[np.ndarray], tuple[Scaling, ...]],  # of other rows
-) -> LeftOut:
+) -> CalibrationScores:
     """Of labelled rows, each seen from the others."""
     chosen = _counted(rows, n_classes)
     scores = of_model[chosen]
     if score is not None:
         scores = _with_distances(rows, chosen, scores, score, scalings)
-    return LeftOut.of(scores, rows.evidence[chosen])
+    return CalibrationScores.of(scores, rows.evidence[chosen])
 
 
 def _with_distances(
@@ -66,10 +66,10 @@ def _with_distances(
     return found
 
 
-def labels_left_out(rows: LabelledRows, p: np.ndarray) -> LeftOut:
+def labels_left_out(rows: LabelledRows, p: np.ndarray) -> CalibrationScores:
     """Minus the probabilities (N, C) of the rows' own labels, by the others."""
     chosen = _counted(rows, p.shape[1])
-    return LeftOut.of(-p[chosen, rows.y[chosen]], rows.evidence[chosen])
+    return CalibrationScores.of(-p[chosen, rows.y[chosen]], rows.evidence[chosen])
 
 
 def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:

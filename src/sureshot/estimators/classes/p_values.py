@@ -14,14 +14,14 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Scores of rows left out; the larger, the less usual."""
+class CalibrationScores:
+    """Of labelled rows, each left out; the larger, the less usual."""
 
     scores: np.ndarray  # (M,), increasing
     weight: np.ndarray  # (M,), of how many rows they stand for
 
     @classmethod
-    def of(cls, scores: np.ndarray, weight: np.ndarray) -> LeftOut:
+    def of(cls, scores: np.ndarray, weight: np.ndarray) -> CalibrationScores:
         """In any order."""
         order = np.argsort(scores)
         return cls(scores[order], weight[order])

@@ -25,7 +25,7 @@ from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.metrics import likeliest_temperature
 from sureshot.structure.least_squares import LeastSquaresMeans, means_left_out, means_of_queries_without
-from sureshot.structure.leave_one_out import LeftOut, left_out
+from sureshot.structure.leave_one_out import RowsLeftOut, left_out
 from sureshot.structure.prediction import averaged_probabilities, class_probabilities
 from sureshot.structure.smc import SmcState
 from sureshot.structure.whitened import Whitened
@@ -80,7 +80,7 @@ class Chosen:
             return mean
         return self.stack.posterior * mean + self.stack.regression * self.stack.of_labels.means(state, x)
 
-    def means_left_out(self, state: SmcState, out: LeftOut) -> Tensor:
+    def means_left_out(self, state: SmcState, out: RowsLeftOut) -> Tensor:
         """Those (M, L, K) at the K rows of the state that differ, each without itself."""
         if self.stack is None:
             return out.mean
@@ -150,17 +150,17 @@ def chosen_rule(
     return Chosen("stacked", stack=Stack.of(state, *weights, scale))
 
 
-def _loss(state: SmcState, out: LeftOut, mean: Tensor, rule: PredictiveRule, temperature: float = 1.0) -> Tensor:
+def _loss(state: SmcState, out: RowsLeftOut, mean: Tensor, rule: PredictiveRule, temperature: float = 1.0) -> Tensor:
     """Minus the log probability of the labels of rows left out, with these means (M, L, K)."""
     return _surprise(state, out, averaged_probabilities(mean, out.covariance, out.weights, temperature, rule))
 
 
-def _surprise(state: SmcState, out: LeftOut, p: Tensor) -> Tensor:
+def _surprise(state: SmcState, out: RowsLeftOut, p: Tensor) -> Tensor:
     own = p[torch.arange(len(p)), state.y[out.copies.first]]
     return -(out.copies.evidence * own.clamp_min(_LEAST).log()).sum()
 
 
-def _stacked(state: SmcState, out: LeftOut, scale: float) -> tuple[float, tuple[float, float]]:
+def _stacked(state: SmcState, out: RowsLeftOut, scale: float) -> tuple[float, tuple[float, float]]:
     """The least penalised loss with the regression at a scale, and the weights of the posterior and of it."""
     pair = torch.stack(
         [torch.einsum("mn,mln->ln", out.weights, mean) for mean in (out.mean, means_left_out(state, scale, out.copies))]
