@@ -156,7 +156,7 @@ def test_a_batch_that_leaves_few_particles_is_cut() -> None:
 def test_ancestors_are_told_over_all_cuts() -> None:
     toy = TOYS["corners"]
     state = SmcState.start(toy.prior, 32, 2, seeded(0))
-    after, info = smc_step(state, toy.x, toy.y, seeded(1), replace(STILL, split_below=0.8))
+    after, info = smc_step(state, toy.x, toy.y, seeded(1), replace(STILL, split_below=0.8, resample_below=1.1))
     assert len(info.effective_sample_sizes) > 1
     expected = state.particles.chosen(info.ancestors)
     assert after.particles.structures == expected.structures
