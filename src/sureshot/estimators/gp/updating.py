@@ -132,8 +132,10 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
 
     for member in known.members:
         now = largest(new, member.plan)
-        # Features are at hand; their variance is part of the prior's.
-        of_features = features_of(member.process.posterior).square().sum(-1).max()
-        if now > FAR_OUTSIDE * float(of_features) and now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
-            return True
+        if now <= FAR_OUTSIDE * largest(known.rows.x[:1], member.plan):
+            continue  # as a rule one of the rows says so
+        if now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:
+            of_features = features_of(member.process.posterior).square().sum(-1).max()  # the rest comes on top
+            if now > FAR_OUTSIDE * float(of_features):
+                return True
     return False
