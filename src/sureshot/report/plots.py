@@ -147,10 +147,11 @@ def figure_to_data_uri(figure: Figure) -> str:
 def write_png(figure: Figure, to: Path | BinaryIO, dots_per_inch: float, **options: Any) -> None:
     """What `savefig` writes, drawn once: that draws another time before, for the layout alone."""
     canvas, dots = figure.canvas, figure.dpi
-    alone = FigureCanvasAgg(figure)
-    figure.dpi = dots_per_inch
-    alone.print_png(to, **options)
-    figure.dpi, figure.canvas = dots, canvas
+    try:
+        figure.dpi = dots_per_inch
+        FigureCanvasAgg(figure).print_png(to, **options)
+    finally:
+        figure.dpi, figure.canvas = dots, canvas
 
 
 def image_to_data_uri(

@@ -12,11 +12,7 @@ from torch import Tensor
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_prior import under_prior, usual_prior
 from sureshot.estimators.classes.class_weights import weigh_classes
-from sureshot.estimators.classes.temperature import (
-    fit_average,
-    log_probability,
-    tempered_average,
-)
+from sureshot.estimators.classes.temperature import fit_average, log_probability, tempered_average
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.ensemble import Ensemble, averaged
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of

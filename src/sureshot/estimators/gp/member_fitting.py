@@ -39,8 +39,6 @@ _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 LeftOutMoments = tuple[Tensor, Tensor]
 """Latent means and variances (C, N) of rows without themselves."""
 
-_Made = tuple[Plan, Member, LeftOutMoments | None]
-
 
 @dataclass(frozen=True)
 class MemberFit:
@@ -59,14 +57,14 @@ class MemberFit:
         check_memory(self.settings, plan, support)
         with threads_for(len(support.y)):
             if self._finds_noise(plan, support) and self._is_whole(plan, support) and support.n_able > 0:
-                plan, member, left_out = self._regressed(plan, support)
+                member, left_out = self._regressed(plan, support)
             else:
-                plan, member, left_out = self._conditioned(plan, support, start)
+                member, left_out = self._conditioned(plan, support, start)
         if left_out is None or plan.scaling.relevance is not None:
             return member, None
-        return member, _class_probabilities(plan, *left_out, support.n_classes)
+        return member, _class_probabilities(member.plan, *left_out, support.n_classes)
 
-    def _conditioned(self, plan: Plan, support: Support, start: Start | None) -> _Made:
+    def _conditioned(self, plan: Plan, support: Support, start: Start | None) -> tuple[Member, LeftOutMoments | None]:
         basis = basis_of(self.settings, plan, support)
         if self._finds_noise(plan, support):
             plan, basis = _with_noise(plan, support, basis)
@@ -75,10 +73,10 @@ class MemberFit:
         left_out = self._left_out(plan, support, basis, found)
         if plan.rule == "plug_in" and self.is_tuned and left_out is not None:
             plan = _with_temperature(self.settings, plan, support, *left_out)
-        return plan, member_of(self.settings, plan, basis, found), left_out
+        return member_of(self.settings, plan, basis, found), left_out
 
     @torch.no_grad()
-    def _regressed(self, plan: Plan, support: Support) -> _Made:
+    def _regressed(self, plan: Plan, support: Support) -> tuple[Member, LeftOutMoments | None]:
         """Least squares by a kernel that is exact for the rows, with noise that is to be found.
 
         One factor says all that is asked of it now. Features are made when it is first asked for more than means.
@@ -95,7 +93,7 @@ class MemberFit:
         evidence = found.log_evidence(support.weight, plan.model.noise, scale)
         scaling = None if self.settings.precomputed else plan.scaling
         process = GaussianProcess(scaling, features, coefficients, mean, space)
-        return plan, Member(plan, process, evidence, ()), left_out
+        return Member(plan, process, evidence, ()), left_out
 
     def _left_out(self, plan: Plan, support: Support, basis: Basis, found: Conditioned) -> LeftOutMoments | None:
         """By the sites, or by refits where sites have seen too much of their own rows or took longer."""
