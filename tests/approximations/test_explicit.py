@@ -14,7 +14,7 @@ def test_presets_of_finite_rank(name: str, rank: int) -> None:
     assert finite_rank(preset_kernel(name, 7), 7) == rank
 
 
-@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52", "unit_rbf", "unit_matern32"])
+@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52", "laplacian", "unit_rbf", "unit_matern32"])
 def test_presets_of_infinite_rank(name: str) -> None:
     assert finite_rank(preset_kernel(name, 7), 7) is None
 

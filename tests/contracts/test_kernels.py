@@ -212,7 +212,7 @@ def test_it_survives_copying_and_pickling(build: Callable[[], Kernel]) -> None:
         assert torch.equal(evaluate(again, x), evaluate(kernel, x))
 
 
-@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52"])
+@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52", "laplacian"])
 def test_stationary_presets_ignore_translation(name: str) -> None:
     kernel, x = _kernel(_preset(name)), _rows(8)
     torch.testing.assert_close(evaluate(kernel, x + 3.0), evaluate(kernel, x), rtol=1e-10, atol=1e-10)

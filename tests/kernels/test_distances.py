@@ -1,4 +1,4 @@
-"""Squared distances keep their digits whatever the scale, offset and company of the rows."""
+"""Squared distances keep their digits whatever the scale, offset and company of the rows; sums of differences do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from sureshot.kernels.distances import squared_distances
+from sureshot.kernels.distances import manhattan_distances, squared_distances
 
 F64 = torch.float64
 
@@ -72,3 +73,34 @@ def test_gradients(same: bool) -> None:
         assert torch.autograd.gradcheck(lambda x: squared_distances(x, x), x1)
     else:
         assert torch.autograd.gradcheck(squared_distances, (x1, x2))
+
+
+def test_manhattan_distances_are_sums_of_differences() -> None:
+    x1, x2 = normal(2, 1, 6, 3), normal(4, 5, 3, seed=1)
+    for first, second in ((x1, x2), (x1, x1)):
+        found = manhattan_distances(first, second)
+        firsts, seconds = (x.expand(*found.shape[:-2], -1, -1).flatten(0, -3).numpy() for x in (first, second))
+        expected = [torch.from_numpy(cdist(a, b, metric="cityblock")) for a, b in zip(firsts, seconds, strict=True)]
+        torch.testing.assert_close(found.flatten(0, -3), torch.stack(expected), rtol=1e-14, atol=0)
+    far = torch.tensor([[1e308], [-1e308]], dtype=F64).requires_grad_()
+    values = (-manhattan_distances(far, far)).exp()
+    assert torch.equal(values, torch.eye(2, dtype=F64))
+    assert torch.equal(torch.autograd.grad(values.sum(), far)[0], torch.zeros(2, 1, dtype=F64))
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_gradients_of_manhattan_distances(same: bool) -> None:
+    x1, x2 = normal(2, 1, 5, 3).requires_grad_(), normal(3, 4, 3, seed=1).requires_grad_()
+    weight = normal(2, 3, 5, 4 + same, seed=2)  # not symmetric
+    if same:
+        assert torch.autograd.gradcheck(lambda x: weight * manhattan_distances(x, x).cos(), x1)
+    else:
+        assert torch.autograd.gradcheck(lambda a, b: weight * manhattan_distances(a, b).cos(), (x1, x2))
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_equal_columns_have_no_part_in_gradients_of_manhattan_distances(same: bool) -> None:
+    x = torch.tensor([[0.5, 1.0], [0.5, 3.0]], dtype=F64).requires_grad_()
+    z = x if same else x.detach().clone().requires_grad_()
+    manhattan_distances(x, z)[0].sum().backward()
+    assert x.grad.tolist() == [[0, -1], [0, 1 if same else 0]]

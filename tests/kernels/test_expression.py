@@ -17,6 +17,7 @@ from sureshot.kernels import (
     Expression,
     GammaExponential,
     GPyTorchKernel,
+    Laplacian,
     Linear,
     Matern,
     Periodic,
@@ -65,6 +66,9 @@ def test_formulas_that_gpytorch_lacks_or_writes_otherwise() -> None:
     torch.testing.assert_close(GammaExponential(1.3, 0.7)(X, Z), (-((distance / 1.3) ** 0.7)).exp())
     torch.testing.assert_close(GammaExponential(2**0.5 * 1.3, 2.0)(X, Z), RBF(1.3)(X, Z), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(GammaExponential(1.3, 1.0)(X, Z), Matern(0.5, 1.3)(X, Z), rtol=1e-12, atol=1e-12)
+    lengthscale = torch.tensor([0.7, 1.1, 3.0], dtype=torch.float64)
+    roughs = (-(X.unsqueeze(1) - Z).abs() / lengthscale).exp()
+    torch.testing.assert_close(Laplacian(lengthscale)(X, Z), roughs.prod(-1))
     sines = (torch.pi * (X.unsqueeze(1) - Z) / torch.tensor([0.7, 1.1, 3.0])).sin().square().sum(-1)
     torch.testing.assert_close(Periodic(2.5, [0.7, 1.1, 3.0])(X, Z), (-2 * sines / 2.5).exp(), rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(Polynomial(3, 0.5, 3)(X, Z), (X @ Z.T / 3 + 0.5) ** 3)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.gaussian_process.kernels import RBF, Matern
+from sklearn.metrics.pairwise import laplacian_kernel
 
 from sureshot.kernels import KERNEL_NAMES, ScaledPolynomialKernel, evaluate, make_kernel, natural_lengthscale
 
@@ -26,6 +27,7 @@ def test_each_preset_is_its_formula() -> None:
         "matern12": torch.from_numpy(Matern(root, nu=0.5)(x.numpy(), z.numpy())),
         "matern32": torch.from_numpy(Matern(root, nu=1.5)(x.numpy(), z.numpy())),
         "matern52": torch.from_numpy(Matern(root, nu=2.5)(x.numpy(), z.numpy())),
+        "laplacian": torch.from_numpy(laplacian_kernel(x.numpy(), z.numpy(), gamma=math.sqrt(math.pi) / 6)),
         "additive_matern32": sum(
             torch.from_numpy(Matern(1.0, nu=1.5)(x[:, [d]].numpy(), z[:, [d]].numpy())) / 3 for d in range(3)
         ),
@@ -56,7 +58,7 @@ def test_values_do_not_depend_on_the_width_in_scale(name: str, width: int) -> No
     assert diagonal.mean().item() == pytest.approx(expected, rel=0.25)
 
 
-@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52"])
+@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52", "laplacian"])
 def test_the_kernel_of_a_typical_pair_does_not_depend_on_the_width(name: str) -> None:
     values = []
     for width in (100, 2000):

@@ -21,7 +21,7 @@ from typer import Argument, Option
 from sureshot.data.checks import near
 
 KERNELS = (
-    "auto, cosine, linear, rbf, matern12, matern32, matern52, polynomial1, polynomial2, additive_matern32, "
+    "auto, cosine, linear, rbf, matern12, matern32, matern52, laplacian, polynomial1, polynomial2, additive_matern32, "
     "interactions_matern32, unit_rbf, unit_matern32"
 )
 LIKELIHOODS = "auto, logistic, one_vs_each, logistic_softmax, least_squares, softmax"

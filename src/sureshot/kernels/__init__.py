@@ -1,8 +1,8 @@
 """Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
-* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Periodic`, `Linear`, `CenteredLinear`, `Brownian`,
-  `Cosine`, `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive`, `Interactions`
-  and `UnitSphere` compose them.
+* `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Laplacian`, `Periodic`, `Linear`, `CenteredLinear`,
+  `Brownian`, `Cosine`, `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive`,
+  `Interactions` and `UnitSphere` compose them.
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
@@ -19,6 +19,7 @@ from sureshot.kernels.gpytorch_kernels import (
     FirstOrderAdditiveKernel,
     GammaExponentialKernel,
     InteractionsKernel,
+    LaplacianKernel,
     ScaledPolynomialKernel,
     UnitSphereKernel,
 )
@@ -29,6 +30,7 @@ from sureshot.kernels.leaves import (
     Constant,
     Cosine,
     GammaExponential,
+    Laplacian,
     Linear,
     Matern,
     Periodic,
@@ -58,6 +60,8 @@ __all__ = [
     "GammaExponentialKernel",
     "Interactions",
     "InteractionsKernel",
+    "Laplacian",
+    "LaplacianKernel",
     "Linear",
     "Matern",
     "Periodic",

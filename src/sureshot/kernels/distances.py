@@ -10,6 +10,8 @@ pair, whatever the scale, offset or company of the rows.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -52,6 +54,18 @@ def power_of_distance(squared: Tensor, exponent: Tensor) -> Tensor:
     return power.masked_fill(squared == 0, 0)
 
 
+def manhattan_distances(
+    x1: Tensor,  # (..., N, D)
+    x2: Tensor,  # (..., M, D)
+) -> Tensor:
+    """``sum_d |x_d - x'_d|`` (..., N, M), differentiable once; an equal column has no part in the gradient."""
+    if x2 is not x1:
+        return torch.cdist(x1, x2, p=1)
+    # A row's gradients as the first and as the second of a pair are one pass over the columns together.
+    distances: Tensor = _BothOfPair.apply(torch.cdist(x1, x1.detach(), p=1))
+    return distances
+
+
 def shared_paths(
     x1: Tensor,  # (..., N, D)
     x2: Tensor,  # (..., M, D)
@@ -65,6 +79,18 @@ def shared_paths(
     if paired:
         return (first + second - (x1 - x2).abs().sum(-1)) / 2
     return (first.unsqueeze(-1) + second.unsqueeze(-2) - torch.cdist(x1, x2, p=1)) / 2
+
+
+class _BothOfPair(torch.autograd.Function):
+    """A symmetric matrix of what is differentiated by the first of each pair only."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient + gradient.mT
 
 
 def _computed_again(squared: Tensor, lost: Tensor, x1: Tensor, x2: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from gpytorch.kernels import Kernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from sureshot.kernels.distances import power_of_distance, shared_paths, squared_distances
+from sureshot.kernels.distances import manhattan_distances, power_of_distance, shared_paths, squared_distances
 from sureshot.kernels.unit_sphere import unit_rows
 
 
@@ -187,6 +187,18 @@ class GammaExponentialKernel(Kernel):
         squared = (first - second).square().sum(-1) if diag else squared_distances(first, second)
         # GPyTorch's distances are 1e-15 at least, and a small power of that is far from zero.
         return (-power_of_distance(squared, self.gamma if diag else self.gamma.unsqueeze(-1))).exp()
+
+
+class LaplacianKernel(Kernel):
+    """``exp(-sum_d |x_d - x'_d| / lengthscale_d)``; takes what `gpytorch.kernels.Kernel` does."""
+
+    has_lengthscale = True
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        first = x1 / self.lengthscale
+        second = first if x2 is x1 else x2 / self.lengthscale
+        return (-((first - second).abs().sum(-1) if diag else manhattan_distances(first, second))).exp()
 
 
 class BrownianKernel(Kernel):

@@ -20,7 +20,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.kernels import checks
-from sureshot.kernels.distances import power_of_distance, shared_paths
+from sureshot.kernels.distances import manhattan_distances, power_of_distance, shared_paths
 from sureshot.kernels.expression import Expression, kernel
 from sureshot.kernels.fields import columns, format_value, scalar, setting, vector
 from sureshot.kernels.gpytorch_kernels import (
@@ -28,6 +28,7 @@ from sureshot.kernels.gpytorch_kernels import (
     CenteredLinearKernel,
     CosineKernel,
     GammaExponentialKernel,
+    LaplacianKernel,
     ScaledPolynomialKernel,
     set_values,
 )
@@ -91,6 +92,27 @@ class GammaExponential(Stationary):
         logs = rows.log_squared.clamp_min(math.log(torch.finfo(rows.x1.dtype).tiny))
         power = (self.gamma[..., None, None] / 2 * (logs - 2 * self.lengthscale.log().unsqueeze(-1))).exp()
         return (-power.masked_fill(rows.squared == 0, 0)).exp()
+
+
+@kernel({LaplacianKernel: ()})
+class Laplacian(Leaf):
+    """``exp(-sum_d |x_d - x'_d| / l_d)``, a product over columns of exponentials.
+
+    The natural length-scale is the mean distance of two standardised rows, ``2 / sqrt(pi)`` a column.
+    """
+
+    lengthscale: Tensor = columns(default=1.0, natural=lambda width: 2 * width / math.sqrt(math.pi))
+
+    def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
+        lengthscale, same = self._row(self.lengthscale, x1), x2 is x1
+        if paired:
+            if same:
+                return x1.new_ones(np.broadcast_shapes(x1.shape[:-1], lengthscale.shape[:-1]))
+            return (-((x1 - x2) / lengthscale).abs().sum(-1)).exp()
+        if lengthscale.shape[-1] == 1:  # its gradient needs no gradient of the distances
+            return (manhattan_distances(x1, x2) / -lengthscale).exp()
+        first = x1 / lengthscale
+        return (-manhattan_distances(first, first if same else x2 / lengthscale)).exp()
 
 
 @kernel({gk.PeriodicKernel: ()})

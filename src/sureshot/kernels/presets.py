@@ -11,6 +11,7 @@ name                               base                                         
 cosine                             ``<x, x'> / (|x| |x'|)``                                  embeddings
 linear                             ``<x, x'> / D``                                           standardised
 rbf, matern12, matern32, matern52  stationary; length-scale starts at sqrt(D)                standardised
+laplacian                          ``exp(-sum_d |x_d - x'_d| / l)``; starts at 2 D/sqrt(pi)    standardised
 polynomial1, polynomial2           ``(<x, x'> / D + offset)^power``                          standardised
 additive_matern32                  the mean over columns of kernels of one; starts at 1          standardised
 interactions_matern32              a product over columns of kernels of one; starts at 1         standardised
@@ -18,7 +19,8 @@ unit_rbf, unit_matern32            stationary on unit-length rows; length-scale 
 =================================  ==========================================================  ============
 
 Why sqrt(D): two standardised rows are ``sqrt(2 D)`` apart on average, so at a length-scale of sqrt(D) the
-kernel of a typical pair is the same for any D (exp(-1) for the RBF) instead of vanishing as D grows.
+kernel of a typical pair is the same for any D (exp(-1) for the RBF) instead of vanishing as D grows. The sum of their
+absolute differences, for the Laplacian kernel, is ``2 D / sqrt(pi)`` on average.
 
 To add a preset, add it to `PRESETS`, with a leaf of `sureshot.kernels.leaves`.
 """
@@ -39,7 +41,7 @@ from torch import Tensor
 from sureshot.kernels.compositions import Additive, Interactions, Scale, UnitSphere
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaf import Leaf
-from sureshot.kernels.leaves import RBF, Constant, Cosine, Linear, Matern, Polynomial
+from sureshot.kernels.leaves import RBF, Constant, Cosine, Laplacian, Linear, Matern, Polynomial
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ PRESETS: dict[str, Preset] = {
     "matern12": Preset(Matern, {"nu": 0.5}),
     "matern32": Preset(Matern, {"nu": 1.5}),
     "matern52": Preset(Matern, {"nu": 2.5}),
+    "laplacian": Preset(Laplacian),
     "polynomial1": Preset(Polynomial, {"power": 1}),
     "polynomial2": Preset(Polynomial, {"power": 2}),
     "additive_matern32": Preset(Matern, {"nu": 1.5}, by_column=Additive),
@@ -72,8 +75,11 @@ LENGTHSCALE_NAMES = tuple(name for name, preset in PRESETS.items() if "lengthsca
 
 
 def natural_lengthscale(name: str, n_features: int) -> float:
-    """The length-scale a stationary preset starts at: 1 on the unit sphere and for single columns, else sqrt(D)."""
-    return 1.0 if name in UNIT_SPHERE_NAMES or PRESETS[name].by_column else math.sqrt(n_features)
+    """The length-scale a preset starts at: that of its leaf, but 1 on the unit sphere and for single columns."""
+    role = PRESETS[name].leaf.roles.get("lengthscale")
+    if role is None or role.natural is None or name in UNIT_SPHERE_NAMES or PRESETS[name].by_column:
+        return 1.0
+    return role.natural(n_features)
 
 
 def preset_kernel(
@@ -104,7 +110,7 @@ def preset_kernel(
     if ard and (PRESETS[name].by_column or not any(role.kind == "columns" for role in leaf.roles.values())):
         raise ValueError(
             f"ard=True gives each feature its own length-scale, which the {name!r} kernel does not have: "
-            'use ard=False, or "linear", "rbf" or a Matern kernel.'
+            'use ard=False, or "linear", "rbf", "laplacian" or a Matern kernel.'
         )
     if center is not None and name not in UNIT_SPHERE_NAMES:
         raise ValueError(

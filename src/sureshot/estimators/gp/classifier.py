@@ -50,9 +50,9 @@ class GPClassifier(IncrementalClassifier):
     kernel : str, sureshot.kernels.Expression or gpytorch.kernels.Kernel, default="auto"
         "auto" compares RBF, linear, Matern-3/2 and Matern-1/2 kernels for tables; for embeddings (rows of unit length)
         the centred cosine kernel, and RBF and Matern-3/2 on the unit sphere. By name: "cosine", "linear", "rbf",
-        "matern12", "matern32", "matern52", "polynomial1", "polynomial2", "additive_matern32", "interactions_matern32",
-        "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). Of a kernel object only the overall scale
-        is learned.
+        "matern12", "matern32", "matern52", "laplacian", "polynomial1", "polynomial2", "additive_matern32",
+        "interactions_matern32", "unit_rbf", "unit_matern32", "precomputed" (X is the kernel matrix). Of a kernel object
+        only the overall scale is learned.
     likelihood : {"auto", "logistic", "softmax", "one_vs_each", "logistic_softmax", "least_squares"}, default="auto"
         "logistic" is for two classes. "auto" compares logistic or softmax with least squares on targets of -1 and +1.
     inference : {"auto", "laplace", "mean_field", "gibbs", "natural_gradient"}, default="auto"
