@@ -1,0 +1,144 @@
+"""A kernel seen from each query by its nearest labelled rows only: a regression of its own on K of them.
+
+Exact if K is the number of rows. Otherwise every query conditions on the rows that tell most about it, and memory is
+the rows (Vecchia 1988; Gramacy & Apley 2015). Which are near says the kernel: rows are kept in units of its
+length-scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from sureshot.computing.blocks import IN_CACHE, blocks
+from sureshot.gaussian.local_regression import LocalProblem
+from sureshot.kernels import Expression
+from sureshot.kernels.leaf import Stationary
+
+FARTHEST = 1e6  # length-scales from the origin: rows beyond are as unlike all others as those there
+TIE = 1e-4  # length-scales by which rows equally far away are told apart
+CANDIDATES = 3  # times as many rows, the nearest by Euclidean distance, among which another metric chooses
+OFF = 1e12  # times the noise of a neighbour that says nothing
+
+
+@dataclass(frozen=True)
+class NearestRows:
+    """Rows in units of length-scales, and which of them are nearest to queries.
+
+    Many rows may be equally far from a query, where columns have few values. Which are taken must not hang on the
+    queries beside it, by a matrix product that rounds differently: each row has a small distance more, all its own.
+    """
+
+    x: Tensor  # (N, D) float32
+    tie: Tensor  # (N,) float32, from 0 to 1
+
+    @classmethod
+    def of(cls, x: Tensor) -> NearestRows:
+        """Rows (N, D) in units of length-scales."""
+        x = rounded(x)
+        return cls(x, _told_apart(x.numpy()))
+
+    @cached_property
+    def _search(self) -> NearestNeighbors:
+        keys = torch.cat([self.x, TIE * self.tie.unsqueeze(-1)], 1)
+        return NearestNeighbors(algorithm="brute").fit(keys.numpy())
+
+    def nearest(self, queries: Tensor, count: int) -> Tensor:
+        """Places (Q, count) of the rows nearest to `rounded` queries (Q, D), the nearest first."""
+        keys = torch.cat([queries, torch.zeros(len(queries), 1)], 1)
+        return torch.from_numpy(self._search.kneighbors(keys.numpy(), min(count, len(self.x)), return_distance=False))
+
+
+def rounded(x: Tensor) -> Tensor:
+    """Rows (N, D) as neighbours are sought and kept, in single precision."""
+    return x.clamp(-FARTHEST, FARTHEST).float()
+
+
+def _told_apart(x: np.ndarray) -> Tensor:
+    """A number (N,) from 0 to 1 for each row, which says nothing but which it is; equal rows have different ones."""
+    bits = np.ascontiguousarray(x + np.float32(0)).view(np.uint32).astype(np.uint64)
+    factors = np.random.default_rng(0).integers(2**63, size=x.shape[1], dtype=np.uint64) | np.uint64(1)
+    mixed = (bits * factors).sum(1, dtype=np.uint64)
+    first = np.unique(mixed, return_index=True, return_inverse=True)
+    copies = np.arange(len(x), dtype=np.uint64) - first[1][first[2]].astype(np.uint64)  # 0 where no row is equal
+    mixed = (mixed + copies) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return torch.from_numpy(((mixed >> np.uint64(40)) / 2**24).astype(np.float32))
+
+
+class Neighbourhoods(NamedTuple):
+    """Of a block of queries."""
+
+    queries: slice
+    place: Tensor  # (B, K), of their nearest rows
+    problem: LocalProblem
+
+
+@dataclass(frozen=True)
+class NearestNeighbours:
+    """Labelled rows under a kernel of variance 1, seen by their nearest neighbours."""
+
+    kernel: Expression  # of rows in units of length-scales
+    rows: NearestRows
+    noise: Tensor  # (N,), variances
+    count: int  # of neighbours
+
+    def around(
+        self,
+        queries: Tensor,  # (Q, D), in units of length-scales
+        own: Tensor | None = None,  # (Q,), where the queries are among the rows
+        share: Tensor | None = None,  # (Q,), of their own weight that is left out
+        entries: int = 1,  # numbers that are wanted of each query and neighbour
+    ) -> Iterator[Neighbourhoods]:
+        """By blocks, each query without itself if it is one of the rows."""
+        count = min(self.count + (own is not None), len(self.noise))
+        for block in blocks(len(queries), count * max(count, entries), 4 * IN_CACHE):
+            asked = rounded(queries[block])
+            place = self.places(asked, count)
+            noise = self.noise[place]
+            if own is not None and share is not None:
+                noise = noise_without(noise, place == own[block, None], share[block, None])
+            beside = self.rows.x[place].double() - asked.double().unsqueeze(1)
+            yield Neighbourhoods(block, place, local_problem(self.kernel, beside, noise))
+
+    def places(self, queries: Tensor, count: int) -> Tensor:
+        """Of the nearest rows under the kernel, (Q, count), the nearest first, for `rounded` queries."""
+        if isinstance(self.kernel, Stationary):
+            return self.rows.nearest(queries, count)
+        place = self.rows.nearest(queries, CANDIDATES * count)
+        return place.gather(1, nearest_by(self.kernel, self.rows.x[place] - queries.unsqueeze(1), count))
+
+
+def nearest_by(kernel: Expression, x: Tensor, count: int) -> Tensor:
+    """Which of candidates (B, M, D), relative to their query, the kernel finds most like it, (B, count)."""
+    return cross_values(kernel, x).topk(min(count, x.shape[1]), -1).indices
+
+
+def cross_values(kernel: Expression, x: Tensor) -> Tensor:
+    """The kernel between queries, which are the origin, and neighbours (B, K, D)."""
+    if isinstance(kernel, Stationary):
+        return kernel.of_squared_distance((x / kernel.lengthscale).square().sum(-1))
+    return kernel.values(x, torch.zeros_like(x[:, :1]), False).squeeze(-1)
+
+
+def local_problem(kernel: Expression, x: Tensor, noise: Tensor) -> LocalProblem:
+    """Of queries, which are the origin, and neighbours (B, K, D); differentiable in kernel and noise (B, K)."""
+    if not isinstance(kernel, Stationary):
+        return LocalProblem(kernel.values(x, x, False), cross_values(kernel, x), noise)
+    # Rows are small numbers here, so their products keep the digits of distances, at a third of the time.
+    x = x / kernel.lengthscale
+    norms = x.square().sum(-1)
+    squared = torch.baddbmm(norms.unsqueeze(-1) + norms.unsqueeze(-2), x, x.mT, alpha=-2).clamp_min(0)
+    return LocalProblem(kernel.of_squared_distance(squared), kernel.of_squared_distance(norms), noise)
+
+
+def noise_without(noise: Tensor, own: Tensor, share: Tensor) -> Tensor:
+    """Noise (B, K) of neighbours of which some are the query itself, and go with a share (B, 1) of their weight."""
+    return torch.where(own, noise / (1 - share).clamp_min(1 / OFF), noise)
