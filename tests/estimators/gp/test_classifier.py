@@ -530,7 +530,8 @@ def test_a_calibrated_average_that_shrinks_to_one_keeps_its_temperature(monkeypa
     model.calibrate(held_out, labels)
     assert not hasattr(model, "leave_one_out_nll_")
     own, together = model._fitted.heaviest.plan.temperature, model.temperature_
-    monkeypatch.setattr("sureshot.estimators.gp.tuning.stacking.MEMBER_ROWS", 165)
+    for name, value in (("EXACT_LIMIT", 150), ("MOST_OF_MANY", 1)):
+        monkeypatch.setattr(f"sureshot.estimators.gp.tuning.stacking.{name}", value)
     model.partial_fit(X[:1] + 0.1, y[:1])
     assert len(model.members_) == 1
     assert model.temperature_ == pytest.approx(own * together)

@@ -67,9 +67,7 @@ def test_probabilities_are_the_weighted_members(model: GPClassifier, breast: tup
     rows = torch.from_numpy(breast[0][150:200])
     members: tuple[Member, ...] = model._fitted.members
     with torch.no_grad():
-        parts = [
-            m.plan.weight * m.probabilities(*m.moments(m.process.values(rows)), m.plan.temperature, 2) for m in members
-        ]
+        parts = [m.plan.weight * m.probabilities(*m.moments(rows), m.plan.temperature, 2) for m in members]
     average = sum(part.numpy() for part in parts)
     tempered = average ** (1 / model.temperature_)
     expected = (1 - model.label_noise_) * tempered / tempered.sum(1, keepdims=True) + model.label_noise_ / 2
@@ -83,9 +81,7 @@ def test_disagreement_of_members_is_epistemic(model: GPClassifier, breast: tuple
         parts = [
             (
                 m.plan.weight,
-                *m.average_and_entropy(
-                    m.process.values(rows), model.temperature_ * m.plan.temperature, 2, model.label_noise_
-                ),
+                *m.average_and_entropy(rows, model.temperature_ * m.plan.temperature, 2, model.label_noise_),
             )
             for m in model._fitted.members
         ]
@@ -101,7 +97,7 @@ def test_latents_are_those_of_the_mixture(model: GPClassifier, breast: tuple[np.
     drawn = []
     with torch.no_grad():
         for member in model._fitted.members:
-            mean, variance = (part.numpy() for part in member.latents(member.process.values(rows), 2))
+            mean, variance = (part.numpy() for part in member.latents(rows, 2))
             n = round(100_000 * member.plan.weight)
             sample = mean + np.sqrt(variance) * generator.normal(size=(n, 1, 2))
             drawn.append(sample / member.plan.temperature)

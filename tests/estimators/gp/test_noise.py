@@ -12,7 +12,7 @@ import torch
 from sureshot import GPClassifier
 from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.classes.temperature import plug_in_temperatures
-from sureshot.estimators.gp.fitting import _of_average
+from sureshot.estimators.gp.judged import Judged
 from sureshot.estimators.gp.member_fitting import MemberFit
 from sureshot.estimators.gp.noise import LEVELS, with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
@@ -107,7 +107,7 @@ def test_a_member_of_a_part_s_choice_is_least_squares_by_all_rows() -> None:
     queries = torch.from_numpy(np.random.default_rng(2).uniform(-2, 2, size=(7, 2)))
     asked = features.queries(torch.from_numpy(member.plan.scaling(queries.numpy())).unsqueeze(0))
     expected = exact.posterior.query(*asked)
-    mean, variance = member.latents(member.process.values(queries), 2)
+    mean, variance = member.latents(queries, 2)
     torch.testing.assert_close(mean, expected.mean[0].mT, rtol=1e-7, atol=1e-7)
     torch.testing.assert_close(variance, expected.spread[0].mT, rtol=1e-6, atol=1e-7)
 
@@ -147,5 +147,6 @@ def test_an_average_whose_members_do_not_know_left_out_rows_keeps_its_temperatur
     problem: tuple[Plan, Support, Inducing],
 ) -> None:
     plan, support, _ = problem
-    members = [SimpleNamespace(plan=plan)] * 2
-    assert _of_average(members, [None, None], support, (0.8, 0.1))[:2] == (0.8, 0.1)  # type: ignore[arg-type]
+    members = (SimpleNamespace(plan=plan),) * 2
+    judged = Judged(members, (None, None), support, False, False)  # type: ignore[arg-type]
+    assert judged.of_average((0.8, 0.1))[:2] == (0.8, 0.1)

@@ -86,6 +86,8 @@ class GPClassifier(IncrementalClassifier):
         Of Gibbs sampling.
     n_inducing : int, optional
         Inducing inputs in all; 1000 by default.
+    n_neighbours : int, default=64
+        Labelled rows by which a local member of the average predicts each query.
     memory_limit : float or str, default="auto"
         What a fit may take, in bytes or as "2GB"; "auto" is four fifths of the free memory.
     random_state : int, RandomState or None, default=None
@@ -178,6 +180,7 @@ class GPClassifier(IncrementalClassifier):
         n_chains: int = 20,
         n_sweeps: int = 50,
         n_inducing: int | None = None,
+        n_neighbours: int = 64,
         memory_limit: float | str = "auto",
         random_state: RandomState | None = None,
         device: str = "auto",
@@ -201,6 +204,7 @@ class GPClassifier(IncrementalClassifier):
         self.n_chains = n_chains
         self.n_sweeps = n_sweeps
         self.n_inducing = n_inducing
+        self.n_neighbours = n_neighbours
         self.memory_limit = memory_limit
         self.random_state = random_state
         self.device = device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class Ensemble(ClassPredictor):
 
     def moments(self, queries: Tensor) -> tuple[Tensor, ...]:
         """Two tensors for each member."""
-        return tuple(part for one in self.members for part in one.moments(one.process.values(queries)))
+        return tuple(part for one in self.members for part in one.moments(queries))
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         if len(self.members) == 1:
@@ -63,7 +63,7 @@ class Ensemble(ClassPredictor):
 
         Members' latents are divided by their temperatures first, without which they are not comparable.
         """
-        found = [member.latents(member.process.values(queries), self.n_classes) for member in self.members]
+        found = [member.latents(queries, self.n_classes) for member in self.members]
         if len(found) == 1:
             return found[0]
         temperatures = [member.plan.temperature for member in self.members]
@@ -77,14 +77,12 @@ class Ensemble(ClassPredictor):
 
     def outlier_scores(self, queries: Tensor) -> Tensor:
         """The average of the members'."""
-        return self._average([one.outlier_scores(one.process.values(queries), self.n_classes) for one in self.members])
+        return self._average([one.outlier_scores(queries, self.n_classes) for one in self.members])
 
     def entropies(self, queries: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """What members disagree about is epistemic, too."""
         found = [
-            member.average_and_entropy(
-                member.process.values(queries), temperature * own, self.n_classes, self.label_noise
-            )
+            member.average_and_entropy(queries, temperature * own, self.n_classes, self.label_noise)
             for member, own in zip(self.members, self._own_temperatures(1.0), strict=True)
         ]
         average, aleatoric = (self._average(parts) for parts in zip(*found, strict=True))
@@ -102,17 +100,16 @@ class Ensemble(ClassPredictor):
     def probabilities_without(
         self,
         queries: Tensor,
-        leaving: Sequence[Leaving],  # of each member
+        leaving: Sequence[Leaving | None],  # of each member
         place: Tensor,  # (E,) int64, among the rows that were learnt from
         share: Tensor,  # (E,), of the row's weight that leaves
         temperature: float,
     ) -> Tensor:
         """Of queries without each of some labelled rows, (Q, E, C)."""
-        found = []
-        for member, without, own in zip(self.members, leaving, self._own_temperatures(temperature), strict=True):
-            values, device = member.process.values(queries), member.plan.device
-            at, part = place.to(device), share.to(device)
-            found.append(member.probabilities_without(values, without, at, part, own, self.n_classes))
+        found = [
+            member.probabilities_without(queries, without, place, share, own, self.n_classes)
+            for member, without, own in zip(self.members, leaving, self._own_temperatures(temperature), strict=True)
+        ]
         if len(found) == 1:
             return found[0]
         return self._tempered((p.flatten(0, 1) for p in found), temperature).view_as(found[0])
@@ -140,7 +137,7 @@ class Ensemble(ClassPredictor):
         spread = np.linspace(0, len(equal) - 1, most - len(heavier)).round().astype(int)
         members = [self.members[place] for place in sorted([*heavier.tolist(), *equal[spread].tolist()])]
         total = sum(member.plan.weight for member in members)
-        return tuple(replace(one, plan=replace(one.plan, weight=one.plan.weight / total)) for one in members)
+        return tuple(one.weighing(one.plan.weight / total) for one in members)
 
 
 def averaged(members: Sequence[Member], parts: Iterable[Tensor]) -> Tensor:

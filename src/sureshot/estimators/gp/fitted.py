@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.computing.layout import aligned
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.gp.ensemble import Ensemble
-from sureshot.estimators.gp.leaving import Leaving, leaving
+from sureshot.estimators.gp.global_member import GlobalMember
+from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.precomputed import MatrixReader
@@ -77,6 +77,11 @@ class GPFitted(ClassFitted):
         return self.predictor.members
 
     @property
+    def globals(self) -> tuple[GlobalMember, ...]:
+        """Those that see all their rows at once."""
+        return tuple(member for member in self.members if isinstance(member, GlobalMember))
+
+    @property
     def heaviest(self) -> Member:
         """The member of the largest weight."""
         return self.predictor.heaviest
@@ -125,17 +130,14 @@ class GPFitted(ClassFitted):
             return self.predictor.left_out(rows, self.temperature)
 
     @cached_property
-    def _leaving(self) -> tuple[Leaving, ...]:
+    def _leaving(self) -> tuple[Leaving | None, ...]:
         """Of each member; of the rows that have weight."""
-        rows, found = self._weighted, []
-        for member in self.members:
-            y, weight = (aligned(part, member.plan.device) for part in (rows.y, rows.weight))
-            found.append(leaving(member.process.posterior, member.plan.model, y, weight, len(self.classes)))
-        return tuple(found)
+        rows = self._weighted
+        return tuple(member.leaving(rows, len(self.classes)) for member in self.members)
 
     @property
     def entries_without(self) -> int:
-        return max(len(self.classes), *(one.entries for one in self._leaving))
+        return max([len(self.classes), *(one.entries for one in self._leaving if one is not None)])
 
     def probabilities_without(self, queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
         counted = torch.from_numpy(self._counted)
@@ -151,7 +153,7 @@ class GPFitted(ClassFitted):
     @property
     def kernel(self) -> Expression:
         """The heaviest member's kernel as a value, with the learned scales."""
-        return self.heaviest.process.kernel
+        return self.heaviest.kernel
 
     @property
     def summary(self) -> tuple[EnsembleMember, ...]:
@@ -159,7 +161,7 @@ class GPFitted(ClassFitted):
         return tuple(
             EnsembleMember(
                 plan.weight,
-                member.process.kernel,
+                member.kernel,
                 plan.model.likelihood,
                 plan.scaling.ranks is not None,
                 plan.scaling.relevance is not None,
@@ -189,4 +191,5 @@ class GPFitted(ClassFitted):
 
 def evidence_of(members: Sequence[Member]) -> float:
     """Of the heaviest member that knows it."""
-    return next((one.log_evidence for one in members if not math.isnan(one.log_evidence)), math.nan)
+    known = (one.log_evidence for one in members if isinstance(one, GlobalMember))
+    return next((value for value in known if not math.isnan(value)), math.nan)

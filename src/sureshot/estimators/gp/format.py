@@ -21,6 +21,8 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
+from sureshot.estimators.gp.global_member import GlobalMember
+from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, check_posterior, pack_posterior
@@ -29,13 +31,14 @@ from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
+from sureshot.kernels.leaf import Leaf
 from sureshot.likelihoods import OneVsEach
 from sureshot.persistence import ArtifactError
 
 
 @dataclass(frozen=True)
 class StoredMember:
-    """What a file keeps of a `Member`."""
+    """What a file keeps of a `GlobalMember`."""
 
     plan: Plan
     coefficients: Tensor  # (S, C, R or M)
@@ -48,11 +51,23 @@ class StoredMember:
     trace: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class StoredLocal:
+    """What a file keeps of a `LocalMember`: the rest are the rows."""
+
+    plan: Plan
+
+    def check_parts(self) -> None:
+        """ValueError for the plan of another member."""
+        if self.plan.local is None or not isinstance(self.plan.kernel.base_kernel, Leaf):
+            raise ValueError("no plan of nearest rows")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredGP(Stored):
     """What a file keeps of a `GPFitted`."""
 
-    members: tuple[StoredMember, ...]
+    members: tuple[StoredMember | StoredLocal, ...]
     score: float
     label_noise: float
     left_out: LeftOutScores | None
@@ -83,7 +98,9 @@ def _own(fitted: GPFitted) -> dict[str, Any]:
     }
 
 
-def _stored(member: Member, fitted: GPFitted) -> StoredMember:
+def _stored(member: Member, fitted: GPFitted) -> StoredMember | StoredLocal:
+    if not isinstance(member, GlobalMember):
+        return StoredLocal(member.plan)
     process, plan = member.process, member.plan
     space = process.space
     if isinstance(space, LazyWeightSpace):
@@ -135,8 +152,10 @@ def _fitted(stored: StoredGP) -> GPFitted:
     )
 
 
-def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
+def _member(stored: StoredMember | StoredLocal, rows: LabelledRows, n_classes: int) -> Member:
     """With the rows of the file, the weights of their classes multiplied in."""
+    if isinstance(stored, StoredLocal):
+        return LocalMember.of(stored.plan, rows, n_classes)
     plan, coefficients, inducing = stored.plan, stored.coefficients, stored.inducing
     inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
     if inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
@@ -157,13 +176,16 @@ def _member(stored: StoredMember, rows: LabelledRows, n_classes: int) -> Member:
         found = Inducing(plan.kernel, inducing, plan.model.searches, known=roots)
     space = LazyWeightSpace(found, inputs, stored.posterior, arrays, coefficients)
     process = GaussianProcess(plan.scaling, found, coefficients, stored.prior_mean, space)
-    return Member(plan, process, stored.log_evidence, stored.trace)
+    return GlobalMember(plan, process, stored.log_evidence, stored.trace)
 
 
 def _means_of_one(fitted: GPFitted) -> tuple[Tensor, ...]:
     """Moments of a row as if variances were zero: variances may take all features of all rows, which is not yet due."""
     found: list[Tensor] = []
     for member in fitted.members:
+        if not isinstance(member, GlobalMember):
+            found += member.moments(fitted.predictor.inputs(fitted.rows.x[:1]))
+            continue
         mean = member.process.means(member.process.values(torch.ones(1, fitted.rows.x.shape[1], dtype=torch.float64)))
         model = member.plan.model
         coupled = model.scheme.samples and isinstance(model.training_likelihood, OneVsEach)

@@ -16,7 +16,7 @@ from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.temperature import plug_in_temperatures
 from sureshot.estimators.gp import options
-from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.noise import with_noise_of_features
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
@@ -26,13 +26,12 @@ from sureshot.estimators.gp.tuning.family_search import TUNING_TOLERANCE
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.gp.weight_space import LazyWeightSpace, weight_space
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.support import Support
+from sureshot.estimators.rows.support import EXACT_LIMIT, Support
 from sureshot.inference.schemes import Conditioned, Effort, Request
 
 REFITTED_ROWS = 300
 """Rows of several classes up to which leave-one-out predictions are by refits: by their sites a softmax of many classes
 of few rows seems to predict labels that are pure noise."""
-EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 DEFAULT_INDUCING = 1000
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
@@ -49,7 +48,7 @@ class MemberFit:
     by_part: bool  # a part of the rows has chosen the plans
     of_two: bool  # two kernels of embeddings are averaged
 
-    def member(self, plan: Plan, support: Support, start: Start | None) -> tuple[Member, Tensor | None]:
+    def member(self, plan: Plan, support: Support, start: Start | None) -> tuple[GlobalMember, Tensor | None]:
         """A member, and its probabilities (C, N) of the rows if they are left out, where it knows them.
 
         Relevance has seen these rows, so that its leave-one-out predictions would be too good: it has none.
@@ -64,7 +63,9 @@ class MemberFit:
             return member, None
         return member, _class_probabilities(member.plan, *left_out, support.n_classes)
 
-    def _conditioned(self, plan: Plan, support: Support, start: Start | None) -> tuple[Member, LeftOutMoments | None]:
+    def _conditioned(
+        self, plan: Plan, support: Support, start: Start | None
+    ) -> tuple[GlobalMember, LeftOutMoments | None]:
         basis = basis_of(self.settings, plan, support)
         if self._finds_noise(plan, support):
             plan, basis = _with_noise(plan, support, basis)
@@ -76,7 +77,7 @@ class MemberFit:
         return member_of(self.settings, plan, basis, found), left_out
 
     @torch.no_grad()
-    def _regressed(self, plan: Plan, support: Support) -> tuple[Member, LeftOutMoments | None]:
+    def _regressed(self, plan: Plan, support: Support) -> tuple[GlobalMember, LeftOutMoments | None]:
         """Least squares by a kernel that is exact for the rows, with noise that is to be found.
 
         One factor says all that is asked of it now. Features are made when it is first asked for more than means.
@@ -93,7 +94,7 @@ class MemberFit:
         evidence = found.log_evidence(support.weight, plan.model.noise, scale)
         scaling = None if self.settings.precomputed else plan.scaling
         process = GaussianProcess(scaling, features, coefficients, mean, space)
-        return Member(plan, process, evidence, ()), left_out
+        return GlobalMember(plan, process, evidence, ()), left_out
 
     def _left_out(self, plan: Plan, support: Support, basis: Basis, found: Conditioned) -> LeftOutMoments | None:
         """By the sites, or by refits where sites have seen too much of their own rows or took longer."""
@@ -162,14 +163,14 @@ def condition_on(
     return plan.model.condition(basis.features, support.y, support.n_classes, support.weight, request)
 
 
-def member_of(settings: Settings, plan: Plan, basis: Basis, found: Conditioned) -> Member:
+def member_of(settings: Settings, plan: Plan, basis: Basis, found: Conditioned) -> GlobalMember:
     """A plan with its posterior, put together as a model file would give it back."""
     kind, weights, arrays = pack_posterior(found.posterior)
     coefficients = aligned(basis.approximation.coefficients(weights))
     space = weight_space(kind, arrays, basis.features, coefficients, basis.approximation)
     scaling = None if settings.precomputed else plan.scaling
     process = GaussianProcess(scaling, basis.approximation, coefficients, aligned(arrays["prior_mean"]), space)
-    return Member(plan, process, found.log_evidence, found.trace)
+    return GlobalMember(plan, process, found.log_evidence, found.trace)
 
 
 def _with_noise(plan: Plan, support: Support, basis: Basis) -> tuple[Plan, Basis]:

@@ -24,6 +24,9 @@ from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
 from sureshot.likelihoods import Softmax
 from sureshot.likelihoods.base import PredictiveRule
 
+NEAREST_NEIGHBOURS = "nearest_neighbours"
+LOCAL_KERNELS = ("rbf", "matern12", "matern32", "matern52", "laplacian")
+"""Presets whose leaf has a length-scale for each column, which local members learn."""
 DIRECTIONS = ("cosine", "unit_matern32", "unit_rbf")
 """Kernels of embeddings: the first is linear in them, the others bend."""
 INTERACTIONS = "interactions_matern32"

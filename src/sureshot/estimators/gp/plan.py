@@ -39,6 +39,20 @@ class TwoClassChoice:
 
 
 @dataclass(frozen=True)
+class Locality:
+    """How local regressions become probabilities, see `LabelLink`."""
+
+    n_neighbours: int
+    gain: float
+    doubt: float
+
+    def check_parts(self) -> None:
+        """ValueError for numbers that are none."""
+        if self.n_neighbours < 1 or not 0 < self.gain < math.inf or not 0 < self.doubt < math.inf:
+            raise ValueError("malformed settings of nearest neighbours")
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that is chosen before the posterior is computed."""
 
@@ -53,6 +67,7 @@ class Plan:
     # Output scale and noise of least squares as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
     of_two: TwoClassChoice | None = None  # what was chosen for two classes, while there are more, which it cannot say
+    local: Locality | None = None  # of a member that sees nearest rows only
 
     def check_parts(self) -> None:
         """ValueError for choices that are none."""
@@ -81,7 +96,8 @@ def choose_plans(
     rows: LabelledRows,  # the weights of their classes multiplied in
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
-    names: Sequence[str] | None = None,  # of columns (D,), for messages
+    scaling: Scaling,  # of columns
+    beside_local: bool = False,  # whether members join them in which columns have length-scales of their own
 ) -> list[tuple[Plan, Support]]:
     """The plans for labelled rows that are to be averaged, or the only one, all choices made from the rows.
 
@@ -89,7 +105,6 @@ def choose_plans(
     """
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
-    scaling = _scaling(settings, rows, names)
     support = Support.of(rows, n_classes, scaling, settings.device)
     angles = options.compares_angles(settings.kernel, support.x)
     rules = options.rules_for(settings.predictive, models[0], angles)
@@ -101,7 +116,7 @@ def choose_plans(
             scaling = replace(scaling, spectral=clear_spectral_scaling(support, objective))
         support = Support.of(rows, n_classes, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
-    ranks = _ranks(support) if free and settings.averages else None
+    ranks = columns_ranks(support) if free and settings.averages else None
     column_scale = aligned(scaling.scale, settings.device) if free else None
     families = options.families_for(
         settings.kernel,
@@ -127,7 +142,7 @@ def choose_plans(
                 rng,
                 settings.n_jobs,
                 settings.averages,
-                settings.weighs_columns,
+                settings.weighs_columns and not beside_local,
                 embeddings,
                 directions,
             )
@@ -210,14 +225,15 @@ def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool)
     return replace(plan, rule=options.rules_for(settings.predictive, plan.model, angles)[0], temperature=1.0)
 
 
-def _ranks(support: Support) -> Ranks | None:
+def columns_ranks(support: Support) -> Ranks | None:
     """Of standardised columns, unless they are as good as normal."""
     x = support.x.cpu().numpy()
     ranks = Ranks.of(x, support.weight.cpu().numpy())
     return ranks if ranks.bends(x) else None
 
 
-def _scaling(settings: Settings, rows: LabelledRows, names: Sequence[str] | None) -> Scaling:
+def columns_scaling(settings: Settings, rows: LabelledRows, names: Sequence[str] | None) -> Scaling:
+    """Of the columns (D,), whose `names` are for messages."""
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling = fit_scaling(rows.x, rows.weight, settings.standardize)

@@ -19,13 +19,14 @@ from gpytorch.kernels import Kernel
 from sureshot.computing.memory import memory_budget
 from sureshot.estimators.arguments import check_choice, check_count, check_jobs
 from sureshot.estimators.devices import device_for
+from sureshot.estimators.gp.options import LOCAL_KERNELS, NEAREST_NEIGHBOURS
 from sureshot.inference import INFERENCE_NAMES
 from sureshot.kernels import KERNEL_NAMES, Expression
-from sureshot.likelihoods import LIKELIHOODS
+from sureshot.likelihoods import LIKELIHOODS, GaussianLabels
 from sureshot.likelihoods.base import PredictiveRule
 
 OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
-APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing")
+APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS)
 
 BESIDE = ("random_state", "columns", "verbose")
 """Arguments that are no setting of a fit: its seed, how rows are read, what is said meanwhile."""
@@ -51,6 +52,7 @@ class Settings:
     n_chains: int
     n_sweeps: int
     n_inducing: int | None
+    n_neighbours: int
     memory_limit: float | str
     n_jobs: int | None
     device: torch.device
@@ -65,7 +67,7 @@ class Settings:
     ) -> Settings:
         """The settings that the constructor's arguments stand for, all checked."""
         given = {name: value for name, value in arguments.items() if name not in BESIDE}
-        for name in ("n_chains", "n_sweeps", "n_inducing"):
+        for name in ("n_chains", "n_sweeps", "n_inducing", "n_neighbours"):
             value = given[name]
             if name == "n_inducing" and value is None:
                 continue
@@ -97,6 +99,8 @@ class Settings:
         check_choice("objective", given["objective"], OBJECTIVES)
         check_choice("approximation", given["approximation"], APPROXIMATIONS)
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
+        if given["approximation"] == NEAREST_NEIGHBOURS:
+            _check_local(given)
         memory_budget(given["memory_limit"])
         given |= {"likelihood_temperature": float(temperature), "prior_mean": float(mean)}
         return cls(**{**given, "device": device_for(given["device"], n_rows)}, seed=seed)
@@ -133,6 +137,23 @@ class Settings:
 def is_precomputed(kernel: Any) -> bool:
     """Whether a kernel argument says that X is the kernel matrix."""
     return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def _check_local(given: Mapping[str, Any]) -> None:
+    """Refuse what local members do not have."""
+    possible = {
+        "kernel": ("auto", *LOCAL_KERNELS),
+        "likelihood": ("auto", GaussianLabels.name),
+        "inference": ("auto",),
+        "objective": ("auto", "leave_one_out"),
+        "predictive": ("auto", "plug_in"),
+    }
+    for name, values in possible.items():
+        if not (isinstance(given[name], str) and given[name] in values):
+            raise ValueError(
+                f"approximation={NEAREST_NEIGHBOURS!r} goes with {name} {' or '.join(map(repr, values))}; "
+                f"got {given[name]!r}."
+            )
 
 
 def _check_kernel(kernel: Any) -> None:

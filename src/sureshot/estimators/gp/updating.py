@@ -20,7 +20,9 @@ from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
 from sureshot.estimators.gp.fitting import fit, fit_members, for_reader
+from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.leaving import features_of
+from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.member_fitting import Basis, basis_of, check_memory, condition_on, member_of
 from sureshot.estimators.gp.plan import Plan, keep_plan
@@ -28,7 +30,7 @@ from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among
-from sureshot.estimators.rows.preprocessing import kernel_inputs
+from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Effort
 from sureshot.kernels import evaluate
@@ -41,7 +43,7 @@ FAR_OUTSIDE = 1e4
 
 def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitted:
     """Learn from other labelled rows than are `known`, whose settings stay, unless a row lies far outside."""
-    settings = replace(for_reader(settings, training.reader), device=known.members[0].plan.device)
+    settings = replace(for_reader(settings, training.reader), device=(known.globals or known.members)[0].plan.device)
     if lies_far_outside(known, training.rows):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         return fit(settings, training)
@@ -51,8 +53,9 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
         found = _with_rows(settings, training, rows, known)
     else:
         n_classes = len(training.classes)
-        plans = [keep_plan(member.plan, settings, rows, n_classes, known.calibrated) for member in known.members]
-        found = replace(fit_members(settings, plans, rows, training, known), chosen_by=known.chosen_by)
+        plans = [keep_plan(member.plan, settings, rows, n_classes, known.calibrated) for member in known.globals]
+        local = [LocalMember.of(one.plan, rows, n_classes) for one in known.members if isinstance(one, LocalMember)]
+        found = replace(fit_members(settings, plans, local, rows, training, known), chosen_by=known.chosen_by)
     if found.outgrown > before.outgrown:
         logger.warning(
             "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: retune=True (on the "
@@ -74,10 +77,15 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
     n_classes = len(training.classes)
     place = torch.from_numpy(places_among(known.learnt.x, rows.x))
     members: list[Member] = []
+    seen: tuple[Scaling, Support] | None = None
     for member in known.members:
         plan = member.plan
-        if not members or plan.scaling is not members[-1].plan.scaling:
-            support = Support.of(rows, n_classes, plan.scaling, plan.device)
+        if not isinstance(member, GlobalMember):
+            members.append(LocalMember.of(plan, rows, n_classes))
+            continue
+        if seen is None or plan.scaling is not seen[0]:
+            seen = plan.scaling, Support.of(rows, n_classes, plan.scaling, plan.device)
+        support = seen[1]
         check_memory(settings, plan, support)
         with threads_for(len(support.y)), torch.no_grad():
             basis = _kept_basis(member, support, place) or basis_of(settings, plan, support)
@@ -94,7 +102,7 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
     )
 
 
-def _kept_basis(member: Member, support: Support, place: torch.Tensor) -> Basis | None:
+def _kept_basis(member: GlobalMember, support: Support, place: torch.Tensor) -> Basis | None:
     """By inducing inputs that stay, with the features of all rows, of which only new ones are made.
 
     `place` (N,) says where rows are among those that are known, -1: a new one. None where features are explicit, and
@@ -130,7 +138,7 @@ def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
     def largest(x: np.ndarray, plan: Plan) -> float:
         return float(evaluate(plan.kernel, kernel_inputs(x, plan.scaling, plan.device), diag=True).max())
 
-    for member in known.members:
+    for member in known.globals:
         now = largest(new, member.plan)
         if now <= FAR_OUTSIDE * largest(known.rows.x[:1], member.plan):
             continue  # as a rule one of the rows says so

@@ -16,7 +16,7 @@ from torch import Tensor
 from sureshot.approximations.base import Finite
 from sureshot.approximations.explicit import Explicit
 from sureshot.approximations.inducing import Inducing
-from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.global_member import GlobalMember
 
 _LEAST_SHARED = 0.5  # share of the inducing inputs that are known; with fewer the functions would be others
 
@@ -25,7 +25,7 @@ _LEAST_SHARED = 0.5  # share of the inducing inputs that are known; with fewer t
 class Start:
     """A member as it is known of other rows."""
 
-    member: Member
+    member: GlobalMember
     known_classes: np.ndarray  # (K,), of its coefficients
     classes: np.ndarray  # (C,), of the rows that are there now
 

@@ -16,13 +16,12 @@ from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.likelihoods.gaussian import label_targets
 
 FEW_ROWS = 50  # that can be left out: fewer prefer no kernel
-MANY_ROWS = 2000  # from which on the seed of the part that compares kernels must not decide
+EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is used exactly
 
 # The subset on which kernels are compared. Time grows with the cube of its rows, and with the classes.
 TUNING_ROWS = 400
 ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows, up to so many,
-TUNING_SHARE, MOST_TUNING_ROWS = 0.2, 800  # and what is fitted to many rows may take longer to choose;
-SHARE_OF_ONE, BEYOND = 0.5, 200  # of fewer than `MANY_ROWS`, of which no further parts are asked, those beyond
+TUNING_SHARE, BEYOND, MOST_TUNING_ROWS = 0.5, 200, 800  # and what is fitted to many rows may take longer to choose
 TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
 MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
 MAX_TUNING_CLASSES = 30
@@ -131,13 +130,10 @@ def is_compared_whole(support: Support) -> bool:
     return n_classes <= MAX_TUNING_CLASSES and len(support.y) <= _budget(support, n_classes)
 
 
-def tuning_parts(support: Support, rng: np.random.Generator, most: int) -> list[Support]:
-    """Stratified subsets small enough to compare kernels on, or the support itself.
-
-    They are of the same classes and have no row in common; `most` in all, or as many as there are rows for.
-    """
+def tuning_part(support: Support, rng: np.random.Generator) -> Support:
+    """A stratified subset small enough to compare kernels on, or the support itself."""
     if is_compared_whole(support):
-        return [support]
+        return support
     y = support.y.cpu().numpy()
     counts = np.bincount(y, minlength=support.n_classes)
     classes = np.flatnonzero(counts)
@@ -148,18 +144,11 @@ def tuning_parts(support: Support, rng: np.random.Generator, most: int) -> list[
     budget = _budget(support, len(classes))
     left = np.flatnonzero(np.isin(y, classes))
     if len(left) <= budget:
-        return [_of_classes(support, left, classes)]
+        return _of_classes(support, left, classes)
     shares = _shares(counts[classes], budget, len(left))
-    parts: list[Support] = []
-    while len(parts) < most and len(left) >= shares.sum():
-        of_class = (left[y[left] == label] for label in classes)
-        picked = [
-            rng.choice(own, min(size, len(own)), replace=False) for own, size in zip(of_class, shares, strict=True)
-        ]
-        rows = np.sort(np.concatenate(picked))
-        parts.append(_of_classes(support, rows, classes))
-        left = np.setdiff1d(left, rows, assume_unique=True)
-    return parts
+    of_class = (left[y[left] == label] for label in classes)
+    picked = [rng.choice(own, size, replace=False) for own, size in zip(of_class, shares, strict=True)]
+    return _of_classes(support, np.sort(np.concatenate(picked)), classes)
 
 
 def _of_classes(support: Support, rows: np.ndarray, classes: np.ndarray) -> Support:
@@ -172,8 +161,8 @@ def _of_classes(support: Support, rows: np.ndarray, classes: np.ndarray) -> Supp
 def _budget(support: Support, n_classes: int) -> int:
     """Rows of the subset, of so many classes."""
     n_rows, n_columns = support.x.shape
-    share = TUNING_SHARE * n_rows if n_rows >= MANY_ROWS else SHARE_OF_ONE * (n_rows - BEYOND)
-    wide, many = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS), min(int(share), MOST_TUNING_ROWS)
+    wide = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS)
+    many = min(int(TUNING_SHARE * (n_rows - BEYOND)), MOST_TUNING_ROWS)
     most = max(TUNING_ROWS, wide, many)
     cells = max(TUNING_CELLS, CLASSES * most)
     return min(most, max(MIN_ROWS_PER_CLASS * n_classes, cells // n_classes))

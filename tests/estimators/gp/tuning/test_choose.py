@@ -10,12 +10,8 @@ from scipy.optimize import minimize_scalar
 
 from sureshot import GPClassifier
 from sureshot.estimators.classes.temperature import TEMPERATURE_SPREAD, plug_in_temperatures, smoothed_score
-from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.options import families_for
-from sureshot.estimators.gp.tuning.choose import with_light_ones
-from sureshot.estimators.gp.tuning.family_search import Candidate
-from sureshot.estimators.gp.tuning.stacking import SMALLEST_WEIGHT
-from sureshot.estimators.rows.support import MAX_TUNING_CLASSES, Support, tuning_parts
+from sureshot.estimators.rows.support import MAX_TUNING_CLASSES, Support, tuning_part
 from sureshot.likelihoods import Softmax
 
 
@@ -97,49 +93,18 @@ def test_one_mistake_among_all_rows_is_what_smoothing_adds() -> None:
 
 def test_subsets_are_stratified_and_bounded() -> None:
     rng = np.random.default_rng(0)
-    cases = ((1000, 4, 400), (3000, 4, 600), (9000, 4, 800), (1000, 10, 250), (3000, 10, 300), (1000, 25, 125))
+    cases = ((1000, 4, 400), (1600, 4, 700), (9000, 4, 800), (1000, 10, 250), (3000, 10, 400), (1000, 25, 125))
     for n, n_classes, most in cases:
-        (subset,) = tuning_parts(support(n, n_classes), rng, 1)
+        subset = tuning_part(support(n, n_classes), rng)
         assert most - n_classes < len(subset.y) <= most
         assert torch.bincount(subset.y).float().std() <= 1
-    (many,) = tuning_parts(support(800, 160), rng, 1)
+    many = tuning_part(support(800, 160), rng)
     assert many.n_classes == MAX_TUNING_CLASSES
     assert set(many.y.tolist()) == set(range(MAX_TUNING_CLASSES))
     wide = support(1000, 4)
-    assert len(tuning_parts(replace(wide, x=wide.x.repeat(1, 30)), rng, 1)[0].y) == 500
+    assert len(tuning_part(replace(wide, x=wide.x.repeat(1, 30)), rng).y) == 500
     small = support(40, 4)
-    assert tuning_parts(small, rng, 1)[0] is small
-
-
-def test_further_parts_are_of_other_rows_of_the_same_classes() -> None:
-    whole = support(3000, 4)
-    whole = replace(whole, y=torch.where(torch.arange(3000) < 4, 4, whole.y), n_classes=5)  # one class is rare
-    (first,) = tuning_parts(whole, np.random.default_rng(1), 1)
-    parts = tuning_parts(whole, np.random.default_rng(1), 9)
-    assert torch.equal(parts[0].x, first.x)
-    assert torch.equal(parts[0].y, first.y)
-    assert len(parts) == 5
-    assert len(torch.cat([part.x for part in parts]).unique(dim=0)) == sum(len(part.y) for part in parts)
-    assert torch.stack([torch.bincount(part.y, minlength=5)[:4] for part in parts]).unique(dim=0).shape == (1, 4)
-    assert [int((part.y == 4).sum()) for part in parts] == [2, 2, 0, 0, 0]
-    assert len(tuning_parts(whole, np.random.default_rng(1), 2)) == 2
-    assert tuning_parts(support(40, 4), np.random.default_rng(1), 5)[0].n_classes == 4
-
-
-def test_groups_without_weight_go_along_for_all_rows_to_weigh() -> None:
-    model, usable = Model("softmax", "laplace"), torch.ones(3).double()
-    regression = replace(model, likelihood="least_squares")
-
-    def of(family: int, model: Model, score: float, objective: float = 0.0) -> Candidate:
-        return Candidate(family, 1.0, 1.0, model, "plug_in", 1.0, usable * score, objective)
-
-    known, worst, second, better = of(0, model, -1), of(1, model, -3), of(1, regression, -2), of(2, model, -1.5, 9.0)
-    all_of_them = [known, worst, second, better, of(2, model, -1.4, 1.0)]
-    found = with_light_ones([(1.0, known)], all_of_them, usable, 3)
-    assert [candidate for _, candidate in found] == [known, better, second]
-    assert sum(weight for weight, _ in found) == pytest.approx(1)
-    assert min(weight for weight, _ in found) == SMALLEST_WEIGHT
-    assert with_light_ones([(0.5, known), (0.5, worst)], all_of_them, usable, 2) == [(0.5, known), (0.5, worst)]
+    assert tuning_part(small, rng) is small
 
 
 def test_the_tuned_score_is_an_honest_estimate_of_the_test_score() -> None:

@@ -14,11 +14,13 @@ from torch import Tensor
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.choose import Choice, tune
+from sureshot.estimators.gp.tuning.local_learning import learn
 from sureshot.estimators.gp.tuning.objective import LeftOutLatents, Objective
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Conditioned, Request
 from sureshot.kernels import evaluate
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.likelihoods.local_link import LocalLink
 
 NAMES = ("rbf", "matern12", "linear")
 N_ROWS, NOISE = 160, 0.05
@@ -45,6 +47,21 @@ class Numbers(Support):
         return numbers(self.x[rows], self.numbers[rows])
 
 
+@dataclass(frozen=True)
+class NumberLink(LocalLink):
+    """Normal, with a variance that is a multiple of the regression's."""
+
+    start, spread = (math.log(0.5),), (1.0,)
+    numbers: Tensor  # (N,)
+
+    def targets(self, place: Tensor) -> Tensor:
+        return self.numbers[place].unsqueeze(-1)
+
+    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, place: Tensor) -> Tensor:
+        deviation = (parameters[0] * (variance + 0.1)).sqrt()
+        return torch.distributions.Normal(mean[:, 0], deviation).log_prob(self.numbers[place].float())
+
+
 class LogDensity(Objective):
     """Of normal predictions."""
 
@@ -59,6 +76,9 @@ class LogDensity(Objective):
         variance = latents.variance + latents.noise[:, None, None]
         density = -0.5 * ((rows.targets[0] - latents.mean).square() / variance + (2 * math.pi * variance).log())
         return torch.ones_like(latents.noise), density.sum(1)
+
+    def local_link(self, rows: Support) -> LocalLink:
+        return NumberLink(rows.targets[0][0] - rows.targets[1][0])
 
     def targets_look_random(self, latent: Tensor, rows: Support) -> bool:
         return False
@@ -109,3 +129,10 @@ def test_numbers_are_averaged_and_their_columns_weighed() -> None:
     weights = found[0].relevance
     assert weights is not None
     assert float(weights[0]) > 2 * float(weights[1:].max())
+
+
+def test_length_scales_of_numbers_are_learnt_by_nearest_rows() -> None:
+    """The column that makes the wave gets the shortest, and noise is about what it is relative to the wave."""
+    learnt = learn("rbf", smooth_and_noise(3), LogDensity(("plug_in",)), 20, seed=0, steps=60)
+    assert float(learnt.lengthscale[0]) < 0.5 * float(learnt.lengthscale[1:].min())
+    assert 0.02 < learnt.noise < 0.5

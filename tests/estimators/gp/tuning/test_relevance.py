@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sureshot import GPClassifier
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
-from sureshot.estimators.gp.plan import choose_plans
+from sureshot.estimators.gp.plan import choose_plans, columns_scaling
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
@@ -296,7 +296,8 @@ def test_the_temperature_is_not_that_of_rows_that_the_weights_have_seen() -> Non
     x, y = planted(120, n_classes=3)
     model = GPClassifier("matern32", relevance=True).fit(x, y)
     settings = Settings.checked(model.get_params(deep=False), 0, 0)
-    ((plan, _),) = choose_plans(settings, LabelledRows(x, y, np.ones(120)), 3, None)
+    rows = LabelledRows(x, y, np.ones(120))
+    ((plan, _),) = choose_plans(settings, rows, 3, None, columns_scaling(settings, rows, None))
     assert plan.scaling.relevance is not None
     assert model.temperature_ >= plan.temperature * (1 - 1e-9)
     before = model.temperature_

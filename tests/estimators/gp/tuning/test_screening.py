@@ -12,7 +12,7 @@ from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import Candidate, Search
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
-from sureshot.estimators.gp.tuning.screening import choose, promising, screened, with_relevance
+from sureshot.estimators.gp.tuning.screening import choose, promising, screened
 from sureshot.estimators.rows.support import Support
 
 
@@ -72,55 +72,6 @@ def test_a_family_far_behind_at_first_is_tried_at_no_other_length_scale() -> Non
 def test_few_rows_leave_no_family_behind() -> None:
     all_of_them = searches(40, "rbf", "linear", "matern32")
     assert promising(all_of_them) == all_of_them
-
-
-def test_varied_families_are_of_several_kernels() -> None:
-    """The best form of each kernel comes before the second of any."""
-    rough, smooth, flat = searches(120, "matern32", "rbf", "linear")
-    twice = [rough, on_other_columns(rough, 1), smooth, on_other_columns(smooth, 3), flat]
-    best = [one.best_regression().objective for one in twice]
-    assert best[4] < min(best[:4])
-    assert flat not in screened(twice, 4, None)
-    varied = screened(twice, 3, None, varied=True)
-    assert varied == [twice[max((0, 1), key=best.__getitem__)], twice[max((2, 3), key=best.__getitem__)], flat]
-    assert len(screened(twice, 4, None, varied=True)) == 4
-
-
-def test_further_parts_of_the_rows_have_their_say() -> None:
-    flat, rough = searches(100, "linear", "matern32")
-    (told,) = searches(100, "linear")
-    noise = replace(told.support, y=torch.from_numpy(np.random.default_rng(5).integers(0, 2, 100)))
-    undecided = [Search(noise, k, one.family, one.objective) for k, one in enumerate((flat, rough))]
-    assert screened(undecided, 1, None) == undecided[:1]
-    assert screened(undecided, 1, None, [told.support]) == undecided[1:]
-    expected = undecided[1].best_regression()
-    there = Search(told.support, 1, rough.family, rough.objective)
-    at_its_scales = there._regress(
-        expected.model, expected.lengthscale, ratios=(expected.model.noise / expected.output_scale,)
-    )
-    torch.testing.assert_close(undecided[1].regressed_elsewhere(told.support), at_its_scales.pointwise)
-
-
-def test_a_gain_by_relevance_is_one_for_other_rows_too() -> None:
-    """A column that tells classes in one part by chance counts for no more than the others where it does not."""
-    rng = np.random.default_rng(0)
-    ones = torch.ones(120, dtype=torch.float64)
-
-    def part(column: int) -> Support:
-        x = rng.normal(size=(120, 12))
-        return Support(torch.from_numpy(x), torch.from_numpy((x[:, column] > 0).astype(int)), ones, 2, ones, ones)
-
-    learnt, alike, other = part(3), part(3), part(7)
-    family = replace(named_family("rbf", learnt), per_column=True)
-    alone = [Search(learnt, 0, family, LabelLogLoss(("plug_in",)))]
-    assert len(with_relevance(alone)) == len(with_relevance(alone, [alike])) == 1
-    assert with_relevance(alone, [other] * 4) == []
-
-
-def on_other_columns(search: Search, index: int) -> Search:
-    """The same kernel on columns of other sizes."""
-    weights = torch.tensor([1.0, 0.8], dtype=torch.float64)
-    return Search(search.support, index, replace(search.family, column_weights=weights), search.objective)
 
 
 def test_rows_that_cannot_be_left_out_leave_no_family_behind() -> None:

@@ -17,8 +17,7 @@ Where one candidate is to be chosen, another than the default (the first model a
 standard errors of the paired difference. One is the usual rule (Breiman et al. 1984), but the winner here is the best
 of many. Where only some classes are compared, least squares cannot win: classes hide each other from it.
 
-Many rows are tuned on a stratified subset. All rows then find weights of an average and its temperature, and choose
-among more members: what a few hundred rows prefer, thousands often do not.
+Many rows are tuned on a stratified subset. All rows then find weights of an average and its temperature.
 """
 
 from __future__ import annotations
@@ -46,22 +45,19 @@ from sureshot.estimators.gp.tuning.screening import (
 )
 from sureshot.estimators.gp.tuning.stacking import (
     FEWEST_TO_TUNE,
-    SMALLEST_WEIGHT,
     SOME_ROWS,
     cross_fitted,
-    most_candidates,
     most_members,
     stacking_weights,
 )
 from sureshot.estimators.rows.ranks import Ranks
-from sureshot.estimators.rows.support import FEW_ROWS, MANY_ROWS, Support, tuning_parts
+from sureshot.estimators.rows.support import FEW_ROWS, Support, tuning_part
 from sureshot.kernels import Scale
 from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
 
 MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
 MAX_CLIMBS_OF_AVERAGE = 4
-PARTS = 5  # of `MANY_ROWS` and more on which kernels are screened, the first of which chooses their scales
 AVERAGED_ROWS = 1000  # embeddings up to which kernels that bend are averaged with the one that does not
 SCREENED = 0.4  # of the time, roughly, that choosing takes has gone by when it is known which families to climb
 
@@ -97,15 +93,15 @@ def tune(
 
     An average needs more than one family.
     """
-    parts = tuning_parts(support, rng, PARTS if len(support.y) >= MANY_ROWS else 1)
-    searches = [Search(parts[0], k, family, objective) for k, family in enumerate(families)]
-    tuning = _Tuning(support, tuple(parts), models, objective, n_jobs)
+    part = tuning_part(support, rng)
+    searches = [Search(part, k, family, objective) for k, family in enumerate(families)]
+    tuning = _Tuning(support, part, models, objective, n_jobs)
     average = average and not objective.by_evidence and len(families) > 1
     if embeddings:
-        weighted = tuning.of_embeddings(searches, average and parts[0].n_able > 0)
+        weighted = tuning.of_embeddings(searches, average and part.n_able > 0)
     else:
         weighted, searches = tuning.of_table(searches, average, relevance and not objective.by_evidence, directions)
-    return _choices(weighted, [search.family for search in searches], parts[0].usable)
+    return _choices(weighted, [search.family for search in searches], part.usable)
 
 
 Weighted = list[tuple[float, Candidate]]
@@ -117,15 +113,10 @@ class _Tuning:
     """What settings are compared by."""
 
     support: Support
-    parts: tuple[Support, ...]  # the first tunes, all of them compare kernels
+    subset: Support  # the rows that tune, which may be all
     models: tuple[Model, ...]
     objective: Objective
     n_jobs: int | None
-
-    @property
-    def subset(self) -> Support:
-        """The rows that tune, which may be all."""
-        return self.parts[0]
 
     def of_embeddings(self, searches: list[Search], average: bool) -> Weighted:
         """All kernels and least squares if targets look random, else two kernels, or one if another is clearly ahead.
@@ -150,18 +141,17 @@ class _Tuning:
         self, searches: list[Search], average: bool, relevance: bool, directions: tuple[Family, ...]
     ) -> tuple[Weighted, list[Search]]:
         """The families that least squares ranks highest, and with relevance one more; also all searches there are."""
-        elsewhere, varied = self.parts[1:], average and len(self.parts) > 1
         untuned = self._untuned(searches) if average else []
         if untuned and self.subset.n_able < FEWEST_TO_TUNE:
             return [(1 / len(untuned), candidate) for candidate in untuned], searches
         with stage(0.0, SCREENED):
             most = MAX_CLIMBS_OF_AVERAGE if average else MAX_CLIMBS
-            climbing = screened(searches, most, self.n_jobs, elsewhere, varied)
+            climbing = screened(searches, most, self.n_jobs)
         if relevance:
             report("comparing columns", SCREENED)
-            further = with_relevance(searches, elsewhere)
+            further = with_relevance(searches)
             climbing, searches = [*climbing, *further], [*searches, *further]
-        if not self.objective.by_evidence and not varied:
+        if not self.objective.by_evidence:
             climbing = promising(climbing)
         found = self._climbed(climbing)
         if not average:
@@ -200,16 +190,10 @@ class _Tuning:
     ) -> Weighted:
         """Of what was climbed, what least squares finds of the other families, and the untuned."""
         candidates = list(itertools.chain.from_iterable(found))
-        # All rows cannot weigh a family with relevance, which has been learnt from them; the subset's weights stay.
-        final = self.subset is self.support or any(search.family.relevance is not None for search in searches)
-        varied = len(self.parts) > 1
-        if final or not varied:
-            exact = [model for model in self.models if model.scheme.is_exact and "plug_in" in self.objective.rules]
-            for model, search in itertools.product(exact, searches):
-                candidates += [] if search in climbing else search.least_squares(model)
-        most = (most_members if final else most_candidates)(len(self.support.y))
-        weighted = averaged(candidates, self.subset, most, untuned)
-        return with_light_ones(weighted, candidates, self.subset.usable, most) if varied and not final else weighted
+        exact = [model for model in self.models if model.scheme.is_exact and "plug_in" in self.objective.rules]
+        for model, search in itertools.product(exact, searches):
+            candidates += [] if search in climbing else search.least_squares(model)
+        return averaged(candidates, self.subset, most_members(len(self.support.y)), untuned)
 
     def _single(self, candidates: list[Candidate]) -> Candidate:
         """The best, if it is clearly better than the default, the first model by the first rule."""
@@ -258,17 +242,6 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> Wei
     scores = cross_fitted(regressed, support.usable, support.folds())
     weights = stacking_weights(scores, support.usable, most_members(len(support.y)))
     return _heaviest_first(zip(weights.tolist(), found, strict=True))
-
-
-def with_light_ones(weighted: Weighted, candidates: list[Candidate], usable: Tensor, most: int) -> Weighted:
-    """With the best of families and likelihoods that have no weight, up to so many in all, for all rows to weigh."""
-    known = _groups([candidate for _, candidate in weighted])
-    rest = [_best(found) for group, found in _groups(candidates).items() if group not in known]
-    rest.sort(key=lambda candidate: float(usable @ candidate.pointwise), reverse=True)
-    more = rest[: max(0, most - len(weighted))]
-    light = SMALLEST_WEIGHT * len(more)
-    heavy = [((1 - light) * weight, candidate) for weight, candidate in weighted]
-    return [*heavy, *((SMALLEST_WEIGHT, candidate) for candidate in more)]
 
 
 def _heaviest_first(weighted: Iterable[tuple[float, Candidate]]) -> Weighted:

@@ -147,13 +147,6 @@ class Search:
         paths = self._paths(best.lengthscale, self.support.x.new_tensor([best.model.noise / best.output_scale]))
         return self._by_rows([path.latent for path in paths])[0] / best.temperature
 
-    def regressed_elsewhere(self, support: Support) -> Tensor:
-        """Log probabilities (N,) of other rows by the best regression at its scales."""
-        best, family = self.best_regression(), self.family
-        if family.relevance is not None:
-            family = replace(family, relevance=family.relevance.elsewhere(len(support.y)))
-        return Search(support, self.index, family, self.objective).regressed_like(best)
-
     def regressed_like(self, other: Candidate) -> Tensor:
         """Log probabilities (N,) of left-out rows by least squares at the scales of another."""
         ratio = other.model.noise / other.output_scale

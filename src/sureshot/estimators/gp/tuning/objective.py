@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from sureshot.estimators.classes.class_prior import assumed
 from sureshot.estimators.classes.temperature import (
     fit_average,
     log_probability,
@@ -22,6 +23,7 @@ from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Conditioned, Request
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.likelihoods.local_link import LabelLink, LocalLink
 from sureshot.likelihoods.softmax import Softmax
 
 RANDOM_GAIN = 3.0  # nats, from which on a share of random labels is believed
@@ -60,6 +62,10 @@ class Objective(ABC):
         """The best temperature (L,) of each setting, and log densities (L, N) of the rows' targets at it."""
 
     @abstractmethod
+    def local_link(self, rows: Support) -> LocalLink:
+        """How a regression on nearest rows predicts targets."""
+
+    @abstractmethod
     def targets_look_random(self, latent: Tensor, rows: Support) -> bool:
         """Whether some targets have nothing to do with their rows, by `regression`'s tempered latents (P, N)."""
 
@@ -82,9 +88,18 @@ class LabelLogLoss(Objective):
         probabilities = likelihood.predict(latents.mean, latents.variance, rule)
         return torch.ones_like(latents.noise), smoothed_score(log_probability(probabilities), rows)
 
+    def local_link(self, rows: Support) -> LabelLink:
+        return label_link(rows.y, rows.weight, rows.n_classes)
+
     def targets_look_random(self, latent: Tensor, rows: Support) -> bool:
         """By what the best share of random labels gains on left-out rows."""
         p = torch.softmax(latent, 0)
         _, _, scores = fit_average(p, rows)
         _, plain = plug_in_temperatures(Softmax(), log_probability(p)[None], rows, 1.0)
         return float(rows.usable @ (scores - plain[0])) > RANDOM_GAIN
+
+
+def label_link(y: Tensor, weight: Tensor, n_classes: int) -> LabelLink:
+    """Of labelled rows."""
+    totals = torch.bincount(y, weight, minlength=n_classes).cpu().numpy()
+    return LabelLink(y, torch.from_numpy(assumed(totals)).to(weight))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -57,10 +57,6 @@ class Relevance:
     def views(self, x: Tensor) -> tuple[Tensor, ...]:
         """Columns (N, D) weighted as each fold is to be scored."""
         return tuple(x * weights for weights in self.left_out)
-
-    def elsewhere(self, n_rows: int) -> Relevance:
-        """For so many other rows, none of which it has been learnt from."""
-        return replace(self, left_out=self.weights[None], folds=self.folds.new_zeros(n_rows))
 
 
 def can_be_learnt(support: Support) -> bool:

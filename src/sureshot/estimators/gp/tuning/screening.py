@@ -6,7 +6,6 @@ Least squares is cheap and ranks kernels much as the likelihood does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from sureshot.approximations.explicit import Explicit, finite_rank
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.objective import LeftOutLatents
-from sureshot.estimators.gp.tuning.relevance import MIN_GAIN, can_be_learnt, is_gain, learn_relevance, weighted_by
+from sureshot.estimators.gp.tuning.relevance import can_be_learnt, is_gain, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
 from sureshot.progress import stage, tracked
@@ -26,7 +25,6 @@ MIN_COMPARISONS = 50  # left-out rows below which a standard error is not truste
 MOST_ASKED = 1000  # rows that are left out to see whether targets look random
 HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
 FAR_BEHIND = 4.0  # at natural length-scales, for no other to be tried: a family seldom comes near from there
-CLEAR_GAIN = 3.0  # standard errors of the gain by relevance, where further parts of the rows are asked
 NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 
 
@@ -34,13 +32,9 @@ def screened(
     searches: list[Search],
     most: int,
     n_jobs: int | None,
-    elsewhere: Sequence[Support] = (),  # further parts of the rows
-    varied: bool = False,
 ) -> list[Search]:
     """The families worth a climb: the best few by least squares, which is cheap and ranks kernels much alike.
 
-    Further parts of the rows score all families that are not far behind, so that the seed of the first part decides
-    less. Where they are to be `varied` one kernel comes once, on the columns that suit it best, before any comes twice.
     Where no row can be left out families cannot be compared, and the first is the documented default.
     """
     if len(searches) <= most or searches[0].objective.by_evidence:
@@ -55,25 +49,11 @@ def screened(
     for search, start in zip(searches, starts, strict=True):
         if beats(highest, start, search.support.usable, FAR_BEHIND):
             search.stay()
-    with stage(0.2, 0.5 if elsewhere else 1.0):
+    with stage(0.2, 1.0):
         walked = at_once(delayed(search.best_regression)() for search in searches)
         found = tracked(walked, "comparing kernels", len(searches))
         best = {search: candidate.objective for search, candidate in zip(searches, found, strict=True)}
-    if elsewhere:
-        near = promising(searches)
-        pairs = [(search, part) for search in near for part in elsewhere]
-        further = at_once(delayed(search.regressed_elsewhere)(part) for search, part in pairs)
-        with stage(0.5, 1.0):
-            scores = tracked(further, "comparing kernels", len(pairs))
-            for (search, part), pointwise in zip(pairs, scores, strict=True):
-                best[search] += float(part.usable @ pointwise)
-        best = {search: best[search] for search in near}
     order = sorted(best, key=best.__getitem__, reverse=True)
-    if varied:
-        first: dict[str, Search] = {}
-        for search in order:
-            first.setdefault(search.family.name, search)
-        order = [*first.values(), *(search for search in order if search not in first.values())]
     return sorted(order[:most], key=searches.index)
 
 
@@ -140,12 +120,10 @@ def _by_features(search: Search, support: Support) -> tuple[Tensor, Support] | N
     return path.latent[best] / temperatures[best], asked
 
 
-def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) -> list[Search]:
+def with_relevance(searches: list[Search]) -> list[Search]:
     """A further search with a length-scale for each column, if it leaves all others behind in least squares.
 
-    Which family the columns' length-scales are learnt by hardly matters: of those that may, the best. Further parts of
-    the rows, which had no part in learning them, have their say on the gain, which must be clear then: it is paid for
-    by weights of the average that a part of the rows has chosen.
+    Which family the columns' length-scales are learnt by hardly matters: of those that may, the best.
     """
     free = [search for search in searches if search.family.per_column]
     if not free or not can_be_learnt(free[0].support):
@@ -162,10 +140,8 @@ def with_relevance(searches: list[Search], elsewhere: Sequence[Support] = ()) ->
     weighted = replace(family, relevance=learnt, lengthscales=tuple(nearest))
     search = Search(support, len(searches), weighted, base.objective, base)
     best = max(searches, key=lambda other: other.best_regression().objective)
-    gains = [search.best_regression().pointwise - best.best_regression().pointwise]
-    gains += [search.regressed_elsewhere(part) - best.regressed_elsewhere(part) for part in elsewhere]
-    usable = torch.cat([support.usable, *(part.usable for part in elsewhere)])
-    return [search] if is_gain(torch.cat(gains), usable, CLEAR_GAIN if elsewhere else MIN_GAIN) else []
+    gain = search.best_regression().pointwise - best.best_regression().pointwise
+    return [search] if is_gain(gain, support.usable) else []
 
 
 def choose(candidates: list[Candidate], default: Candidate, usable: Tensor) -> Candidate:

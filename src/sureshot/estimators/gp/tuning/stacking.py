@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from sureshot.estimators.rows.support import MANY_ROWS
+from sureshot.estimators.rows.support import EXACT_LIMIT
 
 if TYPE_CHECKING:
     from sureshot.estimators.gp.tuning.family_search import Candidate
@@ -30,8 +30,7 @@ MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a
 SOME_ROWS = 150  # up to which families stand beside them with nothing chosen, as what was chosen may be luck,
 MOST_OF_SOME = 16  # and as many members at most are kept when rows come
 FEWEST_TO_TUNE = 15  # rows that can be left out: fewer are all predicted right by some setting, by luck
-MEMBER_ROWS = 25_000  # rows times members: many rows prefer few settings, and each member keeps features of all
-MOST_CANDIDATES = 8  # that are fitted for all rows to choose among, where these are `MANY_ROWS`
+MOST_OF_MANY = 2  # of rows beyond `EXACT_LIMIT`, as each keeps features of all, and local members stand beside them
 _MAX_STEPS, _SHORTEST_STEP, _TOLERANCE = 100, 1e-6, 1e-12  # the last in nats, of what another step would gain
 
 
@@ -55,14 +54,8 @@ def cross_fitted(
 
 
 def most_members(n_rows: int) -> int:
-    """How many members an average may have that is fitted to so many rows."""
-    return max(1, min(MOST_MEMBERS, MEMBER_ROWS // n_rows))
-
-
-def most_candidates(n_rows: int) -> int:
-    """How many are fitted to so many rows for these to weigh them, if a part of the rows has compared them."""
-    most = most_members(n_rows)
-    return most if n_rows < MANY_ROWS else max(most, min(MOST_CANDIDATES, MEMBER_ROWS // n_rows))
+    """How many members that see all rows an average may have that is fitted to so many."""
+    return MOST_MEMBERS if n_rows <= EXACT_LIMIT else MOST_OF_MANY
 
 
 def stacking_weights(

@@ -1,0 +1,60 @@
+"""Members that see nearest rows: which of them there are, and what each learns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from sureshot.computing.layout import aligned
+from sureshot.estimators.gp.local_member import LocalMember
+from sureshot.estimators.gp.model import LEAST_SQUARES
+from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
+from sureshot.estimators.gp.plan import Locality, Plan, columns_ranks
+from sureshot.estimators.gp.settings import Settings
+from sureshot.estimators.gp.tuning.local_learning import learn, local_kernel
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
+from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.preprocessing import Scaling
+from sureshot.estimators.rows.support import EXACT_LIMIT, Support
+from sureshot.kernels import Scale, is_unit_norm
+from sureshot.progress import stage
+
+OF_COLUMNS, OF_RANKS = "matern32", "laplacian"
+"""Smooth in columns as they are scaled, where distances mean something; and by single columns, in their ranks."""
+
+
+def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
+    """Whether rows are more than global members can all see, or nearest rows are asked for."""
+    if settings.approximation == NEAREST_NEIGHBOURS:
+        return True
+    many = len(rows.y) > EXACT_LIMIT and settings.averages and settings.approximation == "auto"
+    return many and settings.objective not in (None, "evidence") and not is_unit_norm(torch.from_numpy(rows.x))
+
+
+def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scaling: Scaling) -> list[LocalMember]:
+    """Two for an average, one of a kernel that is named."""
+    support = Support.of(rows, n_classes, scaling, settings.device)
+    if not settings.averages:
+        kinds = [(OF_COLUMNS if settings.kernel == "auto" else settings.kernel, scaling)]
+    else:
+        ranks = columns_ranks(support)
+        kinds = [(OF_COLUMNS, scaling), (OF_RANKS, scaling if ranks is None else replace(scaling, ranks=ranks))]
+    found = []
+    for number, (name, own) in enumerate(kinds):
+        with stage(number / len(kinds), (number + 1) / len(kinds)):
+            seen = support if own is scaling else Support.of(rows, n_classes, own, settings.device)
+            found.append(LocalMember.of(_plan(settings, name, own, seen), rows, n_classes))
+    return found
+
+
+def _plan(settings: Settings, name: str, scaling: Scaling, support: Support) -> Plan:
+    learnt = learn(name, support, LabelLogLoss(("plug_in",)), settings.n_neighbours, settings.seed)
+    inverse = learnt.lengthscale.reciprocal()
+    size = inverse.square().mean().sqrt()
+    if len(inverse) > 1:
+        scaling = replace(scaling, relevance=(inverse / size).numpy())
+    kernel = Scale(torch.ones((), dtype=torch.float64), local_kernel(name, aligned(size.reciprocal()[None])))
+    model, local = replace(LEAST_SQUARES, noise=learnt.noise), Locality(settings.n_neighbours, *learnt.link)
+    return Plan(scaling, kernel, model, "plug_in", 1.0, math.nan, local=local)

@@ -1,0 +1,103 @@
+"""Length-scales of columns, noise and link of a local Gaussian process, by how it predicts left-out rows.
+
+A step takes a mini-batch of rows, each regressed on its nearest other rows, which is exact leave-one-out of the local
+model, and follows the gradient of the objective's log density and of a log-normal prior (Adam, Kingma & Ba 2015). Who
+is near changes as the metric moves: candidates are sought anew now and then, and among them the nearest at every step.
+Time does not grow with the number of rows, but for that search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sureshot.approximations.nearest_neighbours import (
+    CANDIDATES,
+    NearestRows,
+    local_problem,
+    nearest_by,
+    noise_without,
+    rounded,
+)
+from sureshot.estimators.gp.tuning.objective import Objective
+from sureshot.estimators.rows.support import Support
+from sureshot.gaussian.local_regression import local_regression
+from sureshot.kernels import Expression, natural_lengthscale
+from sureshot.kernels.presets import PRESETS
+from sureshot.progress import tracked
+
+STEPS, POOL = 120, 3000
+BATCH, LEAST_BATCH, ENTRIES = 256, 16, 2**21  # rows of a step, fewer where neighbours would have more cells
+SEARCHED = (0, 8, 20, 40, 70)  # steps at which candidates are sought
+RATE, DECAYS = 0.1, (0.9, 0.99)
+NOISE, NOISE_SPREAD = 0.1, 1.5  # median and spread of the log of the noise's prior
+LENGTHSCALE_SPREAD = 1.0  # of the logs of length-scales, around those that suit standardised columns
+MOST_COLUMNS = 300  # that have length-scales of their own
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What left-out rows have chosen."""
+
+    lengthscale: Tensor  # (D or 1,)
+    noise: float
+    link: tuple[float, ...]  # parameters of the objective's link
+
+
+def local_kernel(name: str, lengthscale: Tensor) -> Expression:
+    """The leaf of a preset, of variance 1."""
+    preset = PRESETS[name]
+    return preset.leaf(**{**preset.settings, "lengthscale": lengthscale})
+
+
+def learn(
+    name: str,  # of a stationary preset
+    support: Support,
+    objective: Objective,
+    n_neighbours: int,
+    seed: int,
+    steps: int = STEPS,
+) -> Learnt:
+    """For rows as the kernel sees them."""
+    generator = torch.Generator().manual_seed(seed)
+    x, width = rounded(support.x), support.x.shape[1]
+    link, weight = objective.local_link(support), support.weight.float()
+    left_out = support.left_out.float()
+    n_scales, natural = width if width <= MOST_COLUMNS else 1, natural_lengthscale(name, width)
+    start = torch.tensor([*[math.log(natural)] * n_scales, math.log(NOISE), *link.start])
+    spread = torch.tensor([*[LENGTHSCALE_SPREAD] * n_scales, NOISE_SPREAD, *link.spread])
+    sizes = (n_scales, 1, len(link.start))
+    pool = (support.usable > 0).nonzero().squeeze(-1)
+    pool = pool[torch.randperm(len(pool), generator=generator)[:POOL]]
+    drawn, total = support.usable[pool], float(support.usable.sum())
+    count = min(n_neighbours + 1, len(x))
+    batch = max(LEAST_BATCH, min(BATCH, ENTRIES // (count * width)))
+    point = start.clone().requires_grad_()
+    optimiser = torch.optim.Adam([point], betas=DECAYS)
+    for step in tracked(range(steps), "learning length-scales", steps):
+        lengthscale, noise, parameters = point.exp().split(sizes)
+        if step in SEARCHED:
+            scaled = x / lengthscale.detach()
+            candidates = NearestRows.of(scaled).nearest(rounded(scaled[pool]), CANDIDATES * count)
+        picked = torch.multinomial(drawn, batch, replacement=True, generator=generator)
+        own, near = pool[picked], candidates[picked]
+        beside = x[near] - x[own].unsqueeze(1)
+        kernel = local_kernel(name, lengthscale)
+        with torch.no_grad():
+            chosen = nearest_by(kernel, beside, count)
+        place = near.gather(1, chosen)
+        beside = beside.gather(1, chosen.unsqueeze(-1).expand(-1, -1, width))
+        of_rows = noise_without(noise / weight[place], place == own[:, None], left_out[own, None])
+        found = local_regression(local_problem(kernel, beside, of_rows), link.targets(place).float())
+        variance = (1 - found.explained).clamp_min(0)
+        loss = -link.log_density(parameters, found.mean, variance, own).mean()
+        loss = loss + ((point - start) / spread).square().sum() / (2 * total)
+        optimiser.param_groups[0]["lr"] = RATE * math.sqrt(1 - step / steps)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    lengthscale, noise, parameters = point.detach().double().exp().split(sizes)
+    return Learnt(lengthscale, float(noise), tuple(parameters.tolist()))
