@@ -44,6 +44,7 @@ _MODULES = (
     "decisions",
     "what-to-label",
     "mixed-tables",
+    "large-tables",
 )
 """Experiments of the modules of their names, each its ``EXPERIMENT``."""
 
