@@ -40,10 +40,10 @@ class NearestRows:
     tie: Tensor  # (N,) float32, from 0 to 1
 
     @classmethod
-    def of(cls, x: Tensor) -> NearestRows:
-        """Rows (N, D) in units of length-scales."""
+    def of(cls, x: Tensor, label: Tensor) -> NearestRows:
+        """Rows (N, D) in units of length-scales, with something (N,) by which equal ones differ."""
         x = rounded(x)
-        return cls(x, _told_apart(x.numpy()))
+        return cls(x, _told_apart(x.numpy(), label.numpy()))
 
     @cached_property
     def _search(self) -> NearestNeighbors:
@@ -61,14 +61,11 @@ def rounded(x: Tensor) -> Tensor:
     return x.clamp(-FARTHEST, FARTHEST).float()
 
 
-def _told_apart(x: np.ndarray) -> Tensor:
-    """A number (N,) from 0 to 1 for each row, which says nothing but which it is; equal rows have different ones."""
+def _told_apart(x: np.ndarray, label: np.ndarray) -> Tensor:
+    """A number (N,) from 0 to 1 for each row, which says nothing but which it is."""
     bits = np.ascontiguousarray(x + np.float32(0)).view(np.uint32).astype(np.uint64)
     factors = np.random.default_rng(0).integers(2**63, size=x.shape[1], dtype=np.uint64) | np.uint64(1)
-    mixed = (bits * factors).sum(1, dtype=np.uint64)
-    first = np.unique(mixed, return_index=True, return_inverse=True)
-    copies = np.arange(len(x), dtype=np.uint64) - first[1][first[2]].astype(np.uint64)  # 0 where no row is equal
-    mixed = (mixed + copies) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (bits @ factors + label.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     return torch.from_numpy(((mixed >> np.uint64(40)) / 2**24).astype(np.float32))
 

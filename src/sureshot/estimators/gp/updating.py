@@ -44,7 +44,8 @@ FAR_OUTSIDE = 1e4
 def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitted:
     """Learn from other labelled rows than are `known`, whose settings stay, unless a row lies far outside."""
     settings = replace(for_reader(settings, training.reader), device=(known.globals or known.members)[0].plan.device)
-    if lies_far_outside(known, training.rows):
+    came = training.rows if training.came is None else training.came
+    if lies_far_outside(known, came):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         return fit(settings, training)
     rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
@@ -75,7 +76,7 @@ def _of_the_same_classes(known: GPFitted, training: TrainingSet, settings: Setti
 def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, known: GPFitted) -> GPFitted:
     """The posteriors of all rows, everything else as it is; scores of left-out rows are not known until a fit."""
     n_classes = len(training.classes)
-    place = torch.from_numpy(places_among(known.learnt.x, rows.x))
+    place = torch.from_numpy(places_among(known.learnt.x, rows.x)) if known.globals else torch.empty(0)
     members: list[Member] = []
     seen: tuple[Scaling, Support] | None = None
     for member in known.members:
@@ -126,20 +127,17 @@ def _kept_basis(member: GlobalMember, support: Support, place: torch.Tensor) -> 
 
 @torch.no_grad()
 def lies_far_outside(known: GPFitted, rows: LabelledRows) -> bool:
-    """Whether a row has `FAR_OUTSIDE` times the prior variance of all that are known, so settings cannot suit it.
+    """Whether one of the rows has `FAR_OUTSIDE` times the prior variance of all that are known.
 
-    A cell a thousand times as large as all others, say, where the kernel is linear or polynomial: it would be all that
-    such a kernel sees. Variances of stationary kernels are the same everywhere.
+    No settings suit it then. A cell a thousand times as large as all others, say, where the kernel is linear or
+    polynomial: it would be all that such a kernel sees. Variances of stationary kernels are the same everywhere.
     """
-    new = rows.x[places_among(known.rows.x, rows.x) < 0]
-    if not len(new):
-        return False
 
     def largest(x: np.ndarray, plan: Plan) -> float:
         return float(evaluate(plan.kernel, kernel_inputs(x, plan.scaling, plan.device), diag=True).max())
 
     for member in known.globals:
-        now = largest(new, member.plan)
+        now = largest(rows.x, member.plan)
         if now <= FAR_OUTSIDE * largest(known.rows.x[:1], member.plan):
             continue  # as a rule one of the rows says so
         if now > FAR_OUTSIDE * largest(known.rows.x, member.plan) > 0:

@@ -81,7 +81,7 @@ def learn(
         lengthscale, noise, parameters = point.exp().split(sizes)
         if step in SEARCHED:
             scaled = x / lengthscale.detach()
-            candidates = NearestRows.of(scaled).nearest(rounded(scaled[pool]), CANDIDATES * count)
+            candidates = NearestRows.of(scaled, support.y).nearest(rounded(scaled[pool]), CANDIDATES * count)
         picked = torch.multinomial(drawn, batch, replacement=True, generator=generator)
         own, near = pool[picked], candidates[picked]
         beside = x[near] - x[own].unsqueeze(1)
