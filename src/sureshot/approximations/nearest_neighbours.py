@@ -7,10 +7,12 @@ length-scales.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +24,12 @@ from sureshot.gaussian.local_regression import LocalProblem
 from sureshot.kernels import Expression
 from sureshot.kernels.leaf import Stationary
 
+logger = logging.getLogger(__name__)
+
 FARTHEST = 1e6  # length-scales from the origin: rows beyond are as unlike all others as those there
+ROWS_IN_LISTS, ROWS_OF_A_LIST, LISTS_ASKED = 50_000, 64, 0.1
+"""Rows from which on inverted lists are faster than all distances; rows of a list that find its centre; share of the
+lists that is looked through: of 100,000 independent normal rows 98 % of the nearest in 10 columns, 80 % in 20."""
 TIE = 1e-4  # length-scales by which rows equally far away are told apart
 CANDIDATES = 3  # times as many rows, the nearest by Euclidean distance, among which another metric chooses
 OFF = 1e12  # times the noise of a neighbour that says nothing
@@ -40,34 +47,47 @@ class NearestRows:
     tie: Tensor  # (N,) float32, from 0 to 1
 
     @classmethod
-    def of(cls, x: Tensor, label: Tensor) -> NearestRows:
-        """Rows (N, D) in units of length-scales, with something (N,) by which equal ones differ."""
-        x = rounded(x)
-        return cls(x, _told_apart(x.numpy(), label.numpy()))
+    def of(cls, x: Tensor, lots: Tensor) -> NearestRows:
+        """Rows (N, D) in units of length-scales, each with a number (N,) from 0 to 1 that is all its own."""
+        return cls(rounded(x), lots.float())
 
     @cached_property
-    def _search(self) -> NearestNeighbors:
-        keys = torch.cat([self.x, TIE * self.tie.unsqueeze(-1)], 1)
-        return NearestNeighbors(algorithm="brute").fit(keys.numpy())
+    def _search(self) -> Callable[[np.ndarray, int], np.ndarray]:
+        """From queries (Q, D + 1) and a number to places (Q, number)."""
+        keys = torch.cat([self.x, TIE * self.tie.unsqueeze(-1)], 1).numpy()
+        if len(keys) > ROWS_IN_LISTS and find_spec("faiss") is not None:
+            return _by_lists(keys)
+        if len(keys) > ROWS_IN_LISTS:
+            logger.info("pip install 'sureshot[large]' finds the nearest of %d rows several times as fast", len(keys))
+        every = NearestNeighbors(algorithm="brute").fit(keys)
+        return lambda queries, count: every.kneighbors(queries, count, return_distance=False)
 
     def nearest(self, queries: Tensor, count: int) -> Tensor:
         """Places (Q, count) of the rows nearest to `rounded` queries (Q, D), the nearest first."""
         keys = torch.cat([queries, torch.zeros(len(queries), 1)], 1)
-        return torch.from_numpy(self._search.kneighbors(keys.numpy(), min(count, len(self.x)), return_distance=False))
+        return torch.from_numpy(self._search(keys.numpy(), min(count, len(self.x))))
+
+
+def _by_lists(keys: np.ndarray) -> Callable[[np.ndarray, int], np.ndarray]:
+    """By inverted lists around centres, of which a query looks through the nearest: about as many rows as distances."""
+    import faiss
+
+    n_lists = round(len(keys) ** 0.5)
+    index: Any = faiss.index_factory(keys.shape[1], f"IVF{n_lists},Flat")
+    index.train(keys[:: max(1, len(keys) // (ROWS_OF_A_LIST * n_lists))])
+    index.add(keys)
+    index.nprobe = max(1, round(LISTS_ASKED * n_lists))
+
+    def search(queries: np.ndarray, count: int) -> np.ndarray:
+        found: np.ndarray = index.search(queries, count)[1]
+        return np.where(found < 0, found[:, :1], found)  # lists that hold fewer: the nearest again
+
+    return search
 
 
 def rounded(x: Tensor) -> Tensor:
     """Rows (N, D) as neighbours are sought and kept, in single precision."""
     return x.clamp(-FARTHEST, FARTHEST).float()
-
-
-def _told_apart(x: np.ndarray, label: np.ndarray) -> Tensor:
-    """A number (N,) from 0 to 1 for each row, which says nothing but which it is."""
-    bits = np.ascontiguousarray(x + np.float32(0)).view(np.uint32).astype(np.uint64)
-    factors = np.random.default_rng(0).integers(2**63, size=x.shape[1], dtype=np.uint64) | np.uint64(1)
-    mixed = (bits @ factors + label.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    return torch.from_numpy(((mixed >> np.uint64(40)) / 2**24).astype(np.float32))
 
 
 class Neighbourhoods(NamedTuple):

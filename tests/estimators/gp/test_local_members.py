@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 import torch
 
 from sureshot import GPClassifier
+from sureshot.estimators.gp import local_fitting
+from sureshot.estimators.gp.leaving import features_of
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.tuning import local_learning
+from sureshot.estimators.rows.labelled_rows import merge_rows, sample_of
 
 
 def chequered(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,6 +27,7 @@ def chequered(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 X, Y = chequered(700, 0)
 TEST_X, TEST_Y = chequered(300, 1)
+SEEN = 20 * 17 / 700  # of the rows, by global members of `average`
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +166,66 @@ def test_unusual_tables(rows: np.ndarray, labels: list[int]) -> None:
 def test_kernels_without_a_length_scale_for_each_column_are_refused(kernel: str) -> None:
     with pytest.raises(ValueError, match=r"nearest_neighbours.*matern32.*laplacian"):
         GPClassifier(kernel, approximation="nearest_neighbours").fit(X[:20], Y[:20])
+
+
+@pytest.fixture(scope="module")
+def average() -> Iterator[GPClassifier]:
+    """Global members see half of the rows, local ones all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_fitting, "EXACT_LIMIT", 200)
+        patch.setattr(local_learning, "STEPS", 40)
+        yield GPClassifier(n_inducing=17).fit(X, Y)
+
+
+def test_global_members_of_many_rows_see_a_part_of_them(average: GPClassifier) -> None:
+    members, rows = average._fitted.members, average._fitted.rows
+    seen = rows.lots < SEEN
+    assert 300 < seen.sum() < 400
+    assert {type(member).__name__ for member in members} == {"GlobalMember", "LocalMember"}
+    for member in average._fitted.globals:
+        features = features_of(member.process.posterior)
+        assert len(features) == seen.sum()
+        p, _ = member.left_out(rows, 3, 1.0)
+        others = torch.from_numpy(rows.x[~seen])
+        torch.testing.assert_close(p[~seen], member.probabilities(*member.moments(others), 1.0, 3))
+        part, _ = member.left_out(sample_of(rows, SEEN), 3, 1.0)
+        torch.testing.assert_close(p[seen], part)
+
+
+def test_rows_that_they_have_not_seen_have_influence_by_local_members_alone(average: GPClassifier) -> None:
+    rows, queries = average._fitted.rows, torch.from_numpy(TEST_X[:4])
+    places, share = torch.arange(len(rows.y)), torch.ones(len(rows.y), dtype=torch.float64)
+    for member in average._fitted.globals:
+        without = member.probabilities_without(queries, member.leaving(rows, 3), places, share, 1.0, 3)
+        plain = member.probabilities(*member.moments(queries), 1.0, 3)
+        unseen = torch.from_numpy(rows.lots >= SEEN)
+        torch.testing.assert_close(without[:, unseen], plain[:, None].expand(-1, int(unseen.sum()), -1))
+        assert float((without[:, ~unseen] - plain[:, None]).abs().max()) > 1e-4
+
+
+def test_an_unseen_row_leaves_global_members_as_they_are(average: GPClassifier, tmp_path: Path) -> None:
+    average.save(tmp_path / "model")
+    model = GPClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.predict_proba(TEST_X), average.predict_proba(TEST_X))
+    lots = merge_rows(TEST_X, TEST_Y, np.ones(len(TEST_Y)))
+    unseen, seen = (int(np.flatnonzero(lots.lots >= SEEN if far else lots.lots < SEEN)[0]) for far in (True, False))
+    known = model._fitted
+    model.partial_fit(lots.x[[unseen]], lots.y[[unseen]])
+    assert model._fitted.globals == known.globals
+    assert len(model._fitted.rows.y) == len(known.rows.y) + 1
+    model.partial_fit(lots.x[[seen]], lots.y[[seen]])
+    assert len(features_of(model._fitted.globals[0].process.posterior)) == (known.rows.lots < SEEN).sum() + 1
+    model.save(tmp_path / "again")
+    np.testing.assert_array_equal(
+        GPClassifier.load(tmp_path / "again").predict_proba(TEST_X), model.predict_proba(TEST_X)
+    )
+
+
+def test_an_average_of_both_answers_all_there_is_to_ask(average: GPClassifier) -> None:
+    alone = np.concatenate([average.predict_proba(row[None]) for row in TEST_X[:10]])
+    np.testing.assert_allclose(alone, average.predict_proba(TEST_X)[:10], atol=1e-9)
+    assert average.leave_one_out_nll_ == pytest.approx(nll(average), abs=0.12)
+    assert (average.uncertainty(TEST_X[:10]).epistemic > -1e-9).all()
+    assert average.novelty_p_value(TEST_X[:10] + 50).max() < 0.05
+    assert average.influence(TEST_X[:2]).proponents.falls.shape == (2, 5)
+    assert average.predict_latent(TEST_X[:10]).mean.shape == (10, 3)

@@ -85,7 +85,7 @@ class GPClassifier(IncrementalClassifier):
     n_chains, n_sweeps : int, default=20 and 50
         Of Gibbs sampling.
     n_inducing : int, optional
-        Inducing inputs in all; 1000 by default.
+        Inducing inputs in all; 500 by default.
     n_neighbours : int, default=64
         Labelled rows by which a local member of the average predicts each query.
     memory_limit : float or str, default="auto"

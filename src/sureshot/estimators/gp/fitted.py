@@ -116,7 +116,7 @@ class GPFitted(ClassFitted):
         return self.weight_of_class[self.rows.y] > 0
 
     @cached_property
-    def _weighted(self) -> LabelledRows:
+    def weighted(self) -> LabelledRows:
         """The rows of `learnt` with the weights of their classes multiplied in."""
         rows = self.learnt
         totals = np.bincount(rows.y, rows.weight, minlength=len(self.classes))
@@ -125,14 +125,14 @@ class GPFitted(ClassFitted):
 
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
-        rows = self._weighted
+        rows = self.weighted
         with threads_for(len(rows.y)):
             return self.predictor.left_out(rows, self.temperature)
 
     @cached_property
     def _leaving(self) -> tuple[Leaving | None, ...]:
         """Of each member; of the rows that have weight."""
-        rows = self._weighted
+        rows = self.weighted
         return tuple(member.leaving(rows, len(self.classes)) for member in self.members)
 
     @property

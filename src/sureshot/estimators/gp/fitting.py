@@ -32,7 +32,7 @@ from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import Support, is_compared_whole
 from sureshot.inference.schemes import Effort
@@ -41,6 +41,7 @@ from sureshot.progress import stage, tracked
 
 CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
 ROWS_OF_AN_INPUT = 10  # rows per inducing input up to which leave-one-out predictions are too good
+MOST_OF_AN_INPUT = 20  # rows per inducing input that global members see, where local ones see all
 JUDGED = 0.7  # of that for fitting, when many rows have judged what was chosen
 
 
@@ -56,7 +57,10 @@ def fit(settings: Settings, training: TrainingSet) -> GPFitted:
     with stage(0.0, CHOSEN):
         beside_local = has_local_members(settings, rows)
         if settings.approximation != NEAREST_NEIGHBOURS:
-            plans = choose_plans(settings, rows, n_classes, matrix, scaling, beside_local)
+            most = MOST_OF_AN_INPUT * _inducing_inputs(settings)
+            share = min(1.0, most / len(rows.y)) if beside_local else 1.0
+            chosen = choose_plans(settings, sample_of(rows, share), n_classes, matrix, scaling, beside_local)
+            plans = [(replace(plan, share=share), support) for plan, support in chosen]
         if beside_local:
             local = local_members(settings, rows, n_classes, scaling)
     with stage(CHOSEN, 1.0):
@@ -149,10 +153,14 @@ def _made(
     return Judged(members, left_out, support, by_half, to_be_weighed)
 
 
+def _inducing_inputs(settings: Settings) -> int:
+    return settings.n_inducing or DEFAULT_INDUCING
+
+
 def _score_too_well(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
     """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
     known = all(plan.model.scheme.in_parts for plan, _ in plans)
-    near = len(plans[0][1].y) <= ROWS_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
+    near = len(plans[0][1].y) <= ROWS_OF_AN_INPUT * _inducing_inputs(settings)
     return known and near and any(by_inducing_inputs(settings, plan, support) for plan, support in plans)
 
 
@@ -161,7 +169,7 @@ def _with_all_rows(settings: Settings, member: Member, rows: LabelledRows, n_cla
     if not isinstance(member, GlobalMember):
         return member
     plan = member.plan
-    support = Support.of(rows, n_classes, plan.scaling, plan.device)
+    support = Support.of(sample_of(rows, plan.share), n_classes, plan.scaling, plan.device)
     with threads_for(len(support.y)):
         basis = basis_of(settings, plan, support)
         found = condition_on(settings, plan, support, basis, effort=Effort.MODE)

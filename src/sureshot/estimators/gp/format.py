@@ -28,7 +28,7 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.posterior_arrays import IN_ONE_BASIS, check_posterior, pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
 from sureshot.kernels.leaf import Leaf
@@ -116,7 +116,7 @@ def _stored(member: Member, fitted: GPFitted) -> StoredMember | StoredLocal:
     projection = found.basis if isinstance(found, Explicit) else None
     if isinstance(found, Inducing):
         inducing, projection = found.inputs, found.projection if kind.startswith(IN_ONE_BASIS) else None
-        if torch.equal(inducing, kernel_inputs(fitted.learnt.x, plan.scaling, inducing.device)):
+        if torch.equal(inducing, kernel_inputs(sample_of(fitted.learnt, plan.share).x, plan.scaling, inducing.device)):
             inducing = None
     return StoredMember(
         plan,
@@ -157,6 +157,7 @@ def _member(stored: StoredMember | StoredLocal, rows: LabelledRows, n_classes: i
     if isinstance(stored, StoredLocal):
         return LocalMember.of(stored.plan, rows, n_classes)
     plan, coefficients, inducing = stored.plan, stored.coefficients, stored.inducing
+    rows = sample_of(rows, plan.share)
     inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
     if inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
         inducing = inputs

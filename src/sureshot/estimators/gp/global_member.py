@@ -12,13 +12,13 @@ from sureshot.approximations.inducing import unexplained
 from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
-from sureshot.estimators.gp.leaving import Leaving, leaving
+from sureshot.estimators.gp.leaving import Leaving, OfSample, leaving
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import WeightSpace
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.support import Support
 from sureshot.gaussian.posterior import LatentMoments, Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
@@ -103,6 +103,19 @@ class GlobalMember(Member):
         return replace(self, process=process)
 
     def left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
+        """Rows that it has not seen are left out as they are."""
+        seen = torch.from_numpy(rows.lots < self.plan.share)
+        if bool(seen.all()):
+            return self._left_out(rows, n_classes, temperature)
+        queries = torch.from_numpy(rows.x[~seen])
+        scores = self.outlier_scores(queries, n_classes)
+        p = self.probabilities(*self.moments(queries), temperature, n_classes)
+        parts = zip((p, scores), self._left_out(sample_of(rows, self.plan.share), n_classes, temperature), strict=True)
+        order = torch.cat([(~seen).nonzero(), seen.nonzero()]).squeeze(-1).argsort()
+        found, of_found = (torch.cat(both)[order] for both in parts)
+        return found, of_found
+
+    def _left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
         """In closed form by the sites of Laplace's method and of least squares, for which it is exact but for the prior
         mean: the frequency of each class, the row's own label among them. Mean field over several classes makes sites
         of means that have seen the label; these and samplers are asked by folds.
@@ -146,8 +159,10 @@ class GlobalMember(Member):
         return average_and_entropy(*self.process.moments(self.process.values(queries)), probabilities)
 
     def leaving(self, rows: LabelledRows, n_classes: int) -> Leaving:
-        y, weight = (aligned(part, self.plan.device) for part in (rows.y, rows.weight))
-        return leaving(self.process.posterior, self.plan.model, y, weight, n_classes)
+        seen = sample_of(rows, self.plan.share)
+        y, weight = (aligned(part, self.plan.device) for part in (seen.y, seen.weight))
+        found = leaving(self.process.posterior, self.plan.model, y, weight, n_classes)
+        return found if seen is rows else OfSample(found, aligned(rows.lots < self.plan.share, self.plan.device))
 
     def probabilities_without(
         self, queries: Tensor, without: Leaving | None, place: Tensor, share: Tensor, temperature: float, n_classes: int

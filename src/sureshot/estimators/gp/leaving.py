@@ -177,6 +177,22 @@ class Pairs(Leaving):
 
 
 @dataclass(frozen=True)
+class OfSample(Leaving):
+    """Of more rows than the posterior is given: nothing leaves with the others."""
+
+    inner: Leaving
+    seen: Tensor  # (N,) bool
+
+    @property
+    def entries(self) -> int:  # type: ignore[override]
+        return self.inner.entries
+
+    def moments(self, given: LatentMoments, queries: Queries, place: Tensor, share: Tensor) -> LatentMoments:
+        among = (self.seen.cumsum(0) - 1).clamp_min(0)
+        return self.inner.moments(given, queries, among[place], share * self.seen[place])
+
+
+@dataclass(frozen=True)
 class BesidePriorClasses(Leaving):
     """Classes that have rows, beside classes that keep their prior; see `WithPriorClasses`."""
 

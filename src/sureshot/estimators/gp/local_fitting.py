@@ -15,7 +15,7 @@ from sureshot.estimators.gp.plan import Locality, Plan, columns_ranks
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.local_learning import learn, local_kernel
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.support import EXACT_LIMIT, Support
 from sureshot.kernels import Scale, is_unit_norm
@@ -23,6 +23,8 @@ from sureshot.progress import stage
 
 OF_COLUMNS, OF_RANKS = "matern32", "laplacian"
 """Smooth in columns as they are scaled, where distances mean something; and by single columns, in their ranks."""
+
+MOST_LEARNT = 100_000  # rows that settings are learnt from, as each search for neighbours takes as long as there are
 
 
 def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
@@ -35,7 +37,9 @@ def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
 
 def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scaling: Scaling) -> list[LocalMember]:
     """Two for an average, one of a kernel that is named."""
-    support = Support.of(rows, n_classes, scaling, settings.device)
+    cpu = torch.device("cpu")
+    some = sample_of(rows, min(1.0, MOST_LEARNT / len(rows.y)))
+    support = Support.of(some, n_classes, scaling, cpu)
     if not settings.averages:
         kinds = [(OF_COLUMNS if settings.kernel == "auto" else settings.kernel, scaling)]
     else:
@@ -44,7 +48,7 @@ def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scalin
     found = []
     for number, (name, own) in enumerate(kinds):
         with stage(number / len(kinds), (number + 1) / len(kinds)):
-            seen = support if own is scaling else Support.of(rows, n_classes, own, settings.device)
+            seen = support if own is scaling else Support.of(some, n_classes, own, cpu)
             found.append(LocalMember.of(_plan(settings, name, own, seen), rows, n_classes))
     return found
 

@@ -40,7 +40,7 @@ class LocalMember(Member):
         """Of labelled rows with the weights that they are learnt with."""
         assert plan.local is not None
         y, weight = aligned(rows.y), aligned(rows.weight)
-        noise, found = plan.model.noise / weight, NearestRows.of(_inputs(plan, rows.x), y)
+        noise, found = plan.model.noise / weight, NearestRows.of(_inputs(plan, rows.x), aligned(rows.lots))
         nearest = NearestNeighbours(_in_units(plan.kernel), found, noise, plan.local.n_neighbours)
         return cls(plan, nearest, label_link(y, weight, n_classes))
 

@@ -32,7 +32,7 @@ from sureshot.inference.schemes import Conditioned, Effort, Request
 REFITTED_ROWS = 300
 """Rows of several classes up to which leave-one-out predictions are by refits: by their sites a softmax of many classes
 of few rows seems to predict labels that are pure noise."""
-DEFAULT_INDUCING = 1000
+DEFAULT_INDUCING = 500
 _AT_ONCE = 2**14  # left-out rows whose probabilities are computed together
 
 LeftOutMoments = tuple[Tensor, Tensor]

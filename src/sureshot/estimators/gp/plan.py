@@ -19,7 +19,7 @@ from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Choice, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.spectral import clear_spectral_scaling
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
@@ -68,12 +68,18 @@ class Plan:
     as_chosen: tuple[float, float] | None = None
     of_two: TwoClassChoice | None = None  # what was chosen for two classes, while there are more, which it cannot say
     local: Locality | None = None  # of a member that sees nearest rows only
+    share: float = 1.0  # of the rows that are learnt from, as `sample_of` draws them
 
     def check_parts(self) -> None:
         """ValueError for choices that are none."""
         if not isinstance(self.kernel, Scale) or self.kernel.outputscale.ndim:
             raise ValueError("the kernel has no output scale")
-        if not 0 < self.temperature < math.inf or not self.least_temperature >= 0 or not self.weight > 0:
+        if (
+            not 0 < self.share <= 1
+            or not 0 < self.temperature < math.inf
+            or not self.least_temperature >= 0
+            or not self.weight > 0
+        ):
             raise ValueError("malformed temperature or weight")
         of_two = self.of_two
         if of_two is not None and not 0 < of_two.temperature < math.inf:
@@ -93,7 +99,7 @@ class Plan:
 
 def choose_plans(
     settings: Settings,
-    rows: LabelledRows,  # the weights of their classes multiplied in
+    rows: LabelledRows,  # that global members see, the weights of their classes multiplied in
     n_classes: int,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
     scaling: Scaling,  # of columns
@@ -180,8 +186,8 @@ def keep_plan(
     if plan.as_chosen is not None and not calibrated:
         plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
     if isinstance(settings.kernel, str):
-        plan = _recentred(plan, rows)
-    support = Support.of(rows, n_classes, plan.scaling, settings.device)
+        plan = _recentred(plan, sample_of(rows, plan.share))
+    support = Support.of(sample_of(rows, plan.share), n_classes, plan.scaling, settings.device)
     return _adapted(plan, settings, support, calibrated), support
 
 

@@ -29,7 +29,7 @@ from sureshot.estimators.gp.plan import Plan, keep_plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
-from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among
+from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among, same_rows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Effort
@@ -76,7 +76,6 @@ def _of_the_same_classes(known: GPFitted, training: TrainingSet, settings: Setti
 def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, known: GPFitted) -> GPFitted:
     """The posteriors of all rows, everything else as it is; scores of left-out rows are not known until a fit."""
     n_classes = len(training.classes)
-    place = torch.from_numpy(places_among(known.learnt.x, rows.x)) if known.globals else torch.empty(0)
     members: list[Member] = []
     seen: tuple[Scaling, Support] | None = None
     for member in known.members:
@@ -84,11 +83,16 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
         if not isinstance(member, GlobalMember):
             members.append(LocalMember.of(plan, rows, n_classes))
             continue
+        before, now = (sample_of(part, plan.share) for part in (known.weighted, rows))
+        if plan.share < 1 and same_rows(before, now):
+            members.append(member)
+            continue
         if seen is None or plan.scaling is not seen[0]:
-            seen = plan.scaling, Support.of(rows, n_classes, plan.scaling, plan.device)
+            seen = plan.scaling, Support.of(now, n_classes, plan.scaling, plan.device)
         support = seen[1]
         check_memory(settings, plan, support)
         with threads_for(len(support.y)), torch.no_grad():
+            place = torch.from_numpy(places_among(before.x, now.x))
             basis = _kept_basis(member, support, place) or basis_of(settings, plan, support)
             start = Start(member, known.classes, training.classes)
             found = condition_on(settings, plan, support, basis, start, Effort.MODE)

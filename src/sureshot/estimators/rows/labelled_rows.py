@@ -32,6 +32,16 @@ class LabelledRows:
         if not len(x) == len(y) == len(weight) or y.ndim != 1 or weight.ndim != 1 or not (weight > 0).all():
             raise ValueError("labelled rows that do not fit their labels and weights")
 
+    @cached_property
+    def lots(self) -> np.ndarray:
+        """A number (n,) from 0 to 1 for each row, as if drawn, that follows from nothing but what is in it."""
+        bits = np.ascontiguousarray(self.x + 0.0).view(np.uint64)
+        factors = np.random.default_rng(0).integers(2**63, size=self.x.shape[1], dtype=np.uint64) | np.uint64(1)
+        mixed = (bits * factors).sum(1, dtype=np.uint64) + self.y.astype(np.uint64)
+        for shift in (29, 32):  # low bits of sums of products say little
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(0x9E3779B97F4A7C15)
+        return (mixed >> np.uint64(11)) / 2.0**53
+
     @property
     def of_one(self) -> np.ndarray:
         """The share (n,) of its weight that one of the rows has which a row stands for."""
@@ -118,4 +128,10 @@ def same_rows(rows: LabelledRows, others: LabelledRows) -> bool:
 
 def part_of(rows: LabelledRows, which: Any) -> LabelledRows:
     """Some of the rows, by numbers, a slice or a mask."""
-    return LabelledRows(rows.x[which], rows.y[which], rows.weight[which])
+    copies = None if rows.copies is None else rows.copies[which]
+    return LabelledRows(rows.x[which], rows.y[which], rows.weight[which], copies)
+
+
+def sample_of(rows: LabelledRows, share: float) -> LabelledRows:
+    """Those that a share of all rows draws; whether a row is among them does not hang on the others."""
+    return rows if share >= 1 else part_of(rows, rows.lots < share)

@@ -70,6 +70,7 @@ def learn(
     start = torch.tensor([*[math.log(natural)] * n_scales, math.log(NOISE), *link.start])
     spread = torch.tensor([*[LENGTHSCALE_SPREAD] * n_scales, NOISE_SPREAD, *link.spread])
     sizes = (n_scales, 1, len(link.start))
+    lots = torch.rand(len(x), generator=generator)
     pool = (support.usable > 0).nonzero().squeeze(-1)
     pool = pool[torch.randperm(len(pool), generator=generator)[:POOL]]
     drawn, total = support.usable[pool], float(support.usable.sum())
@@ -81,7 +82,7 @@ def learn(
         lengthscale, noise, parameters = point.exp().split(sizes)
         if step in SEARCHED:
             scaled = x / lengthscale.detach()
-            candidates = NearestRows.of(scaled, support.y).nearest(rounded(scaled[pool]), CANDIDATES * count)
+            candidates = NearestRows.of(scaled, lots).nearest(rounded(scaled[pool]), CANDIDATES * count)
         picked = torch.multinomial(drawn, batch, replacement=True, generator=generator)
         own, near = pool[picked], candidates[picked]
         beside = x[near] - x[own].unsqueeze(1)
