@@ -64,7 +64,7 @@ class NearestRows:
 
     def nearest(self, queries: Tensor, count: int) -> Tensor:
         """Places (Q, count) of the rows nearest to `rounded` queries (Q, D), the nearest first."""
-        keys = torch.cat([queries, torch.zeros(len(queries), 1)], 1)
+        keys = torch.cat([queries, queries.new_zeros(len(queries), 1)], 1)
         return torch.from_numpy(self._search(keys.numpy(), min(count, len(self.x))))
 
 

@@ -59,9 +59,10 @@ class GPClassifier(IncrementalClassifier):
         "auto" is Laplace's method for logistic and softmax, mean field for the others; least squares is exact.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What chooses settings; "auto" is "leave_one_out". None keeps the kernel as it is, at temperature 1.
-    approximation : {"auto", "exact", "low_rank", "inducing"}, default="auto"
-        "low_rank" is by explicit features, "inducing" by Nystrom features at k-means centres of each class. "auto" is
-        exact up to 1500 distinct rows, and for kernels with explicit features.
+    approximation : {"auto", "exact", "low_rank", "inducing", "nearest_neighbours"}, default="auto"
+        "low_rank" is by explicit features, "inducing" by Nystrom features at k-means centres of each class,
+        "nearest_neighbours" by a regression on the rows nearest to each query. "auto" is exact up to 1500 distinct
+        rows, and for kernels with explicit features; beyond, it averages inducing inputs with nearest neighbours.
     predictive : {"auto", "integral", "expected_log", "plug_in"}, default="auto"
         How latents become probabilities. "auto" compares the rules.
     standardize : bool or "auto", default="auto"
@@ -87,7 +88,7 @@ class GPClassifier(IncrementalClassifier):
     n_inducing : int, optional
         Inducing inputs in all; 500 by default.
     n_neighbours : int, default=64
-        Labelled rows by which a local member of the average predicts each query.
+        Labelled rows by which nearest neighbours predict each query.
     memory_limit : float or str, default="auto"
         What a fit may take, in bytes or as "2GB"; "auto" is four fifths of the free memory.
     random_state : int, RandomState or None, default=None

@@ -32,7 +32,7 @@ from sureshot.progress import tracked
 STEPS, POOL = 120, 3000
 BATCH, LEAST_BATCH, ENTRIES = 256, 16, 2**21  # rows of a step, fewer where neighbours would have more cells
 SEARCHED = (0, 8, 20, 40, 70)  # steps at which candidates are sought
-RATE, DECAYS = 0.1, (0.9, 0.99)
+RATE, DECAYS, _SMALLEST = 0.1, (0.9, 0.99), 1e-8
 NOISE, NOISE_SPREAD = 0.1, 1.5  # median and spread of the log of the noise's prior
 LENGTHSCALE_SPREAD = 1.0  # of the logs of length-scales, around those that suit standardised columns
 MOST_COLUMNS = 300  # that have length-scales of their own
@@ -67,17 +67,16 @@ def learn(
     link, weight = objective.local_link(support), support.weight.float()
     left_out = support.left_out.float()
     n_scales, natural = width if width <= MOST_COLUMNS else 1, natural_lengthscale(name, width)
-    start = torch.tensor([*[math.log(natural)] * n_scales, math.log(NOISE), *link.start])
-    spread = torch.tensor([*[LENGTHSCALE_SPREAD] * n_scales, NOISE_SPREAD, *link.spread])
+    start = torch.tensor([*[math.log(natural)] * n_scales, math.log(NOISE), *link.start], dtype=torch.float32)
+    spread = torch.tensor([*[LENGTHSCALE_SPREAD] * n_scales, NOISE_SPREAD, *link.spread], dtype=torch.float32)
     sizes = (n_scales, 1, len(link.start))
-    lots = torch.rand(len(x), generator=generator)
+    lots = torch.rand(len(x), generator=generator, dtype=torch.float32)
     pool = (support.usable > 0).nonzero().squeeze(-1)
     pool = pool[torch.randperm(len(pool), generator=generator)[:POOL]]
     drawn, total = support.usable[pool], float(support.usable.sum())
     count = min(n_neighbours + 1, len(x))
     batch = max(LEAST_BATCH, min(BATCH, ENTRIES // (count * width)))
-    point = start.clone().requires_grad_()
-    optimiser = torch.optim.Adam([point], betas=DECAYS)
+    point, first, second = start.clone().requires_grad_(), torch.zeros_like(start), torch.zeros_like(start)
     for step in tracked(range(steps), "learning length-scales", steps):
         lengthscale, noise, parameters = point.exp().split(sizes)
         if step in SEARCHED:
@@ -96,9 +95,11 @@ def learn(
         variance = (1 - found.explained).clamp_min(0)
         loss = -link.log_density(parameters, found.mean, variance, own).mean()
         loss = loss + ((point - start) / spread).square().sum() / (2 * total)
-        optimiser.param_groups[0]["lr"] = RATE * math.sqrt(1 - step / steps)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        (gradient,) = torch.autograd.grad(loss, point)
+        with torch.no_grad():  # torch's own Adam takes five seconds to import
+            first = first.lerp(gradient, 1 - DECAYS[0])
+            second = second.lerp(gradient.square(), 1 - DECAYS[1])
+            size = (second / (1 - DECAYS[1] ** (step + 1))).sqrt() + _SMALLEST
+            point -= RATE * math.sqrt(1 - step / steps) * first / (1 - DECAYS[0] ** (step + 1)) / size
     lengthscale, noise, parameters = point.detach().double().exp().split(sizes)
     return Learnt(lengthscale, float(noise), tuple(parameters.tolist()))
