@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sureshot import GPClassifier
-from sureshot.estimators.gp import local_fitting
+from sureshot.estimators.gp import fitting
 from sureshot.estimators.gp.leaving import features_of
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.tuning import local_learning
@@ -155,7 +155,8 @@ def test_rough_tables_of_many_rows_are_averaged_with_local_members(monkeypatch: 
     ],
     ids=["all rows equal", "fewer rows than neighbours", "a class of one row", "huge cells", "5000 columns"],
 )
-def test_unusual_tables(rows: np.ndarray, labels: list[int]) -> None:
+def test_unusual_tables(rows: np.ndarray, labels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_learning, "STEPS", 10)
     model = GPClassifier("matern32", approximation="nearest_neighbours").fit(rows, labels)
     p = model.predict_proba(rows)
     assert np.isfinite(p).all()
@@ -172,7 +173,7 @@ def test_kernels_without_a_length_scale_for_each_column_are_refused(kernel: str)
 def average() -> Iterator[GPClassifier]:
     """Global members see half of the rows, local ones all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_fitting, "EXACT_LIMIT", 200)
+        patch.setattr(fitting, "EXACT_LIMIT", 200)
         patch.setattr(local_learning, "STEPS", 40)
         yield GPClassifier(n_inducing=17).fit(X, Y)
 

@@ -17,7 +17,7 @@ from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
 from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.judged import Judged
-from sureshot.estimators.gp.local_fitting import has_local_members, local_members
+from sureshot.estimators.gp.local_fitting import local_members
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.member_fitting import (
@@ -34,7 +34,7 @@ from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.readers import Reader, TableReader
-from sureshot.estimators.rows.support import Support, is_compared_whole
+from sureshot.estimators.rows.support import EXACT_LIMIT, Support, is_compared_whole
 from sureshot.inference.schemes import Effort
 from sureshot.kernels import is_unit_norm
 from sureshot.progress import stage, tracked
@@ -55,7 +55,7 @@ def fit(settings: Settings, training: TrainingSet) -> GPFitted:
     local: list[LocalMember] = []
     scaling = columns_scaling(settings, rows, training.column_names)
     with stage(0.0, CHOSEN):
-        beside_local = has_local_members(settings, rows)
+        beside_local = _has_local_members(settings, rows)
         if settings.approximation != NEAREST_NEIGHBOURS:
             most = MOST_OF_AN_INPUT * _inducing_inputs(settings)
             share = min(1.0, most / len(rows.y)) if beside_local else 1.0
@@ -67,6 +67,14 @@ def fit(settings: Settings, training: TrainingSet) -> GPFitted:
         fitted = fit_members(settings, plans, local, rows, training)
     chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
     return fitted if settings.objective is None else replace(fitted, chosen_by=chosen_by)
+
+
+def _has_local_members(settings: Settings, rows: LabelledRows) -> bool:
+    """Whether rows are more than global members can all see, or nearest rows are asked for."""
+    if settings.approximation == NEAREST_NEIGHBOURS:
+        return True
+    many = len(rows.y) > EXACT_LIMIT and settings.averages and settings.approximation == "auto"
+    return many and settings.objective not in (None, "evidence") and not is_unit_norm(torch.from_numpy(rows.x))
 
 
 def for_reader(settings: Settings, reader: Reader) -> Settings:

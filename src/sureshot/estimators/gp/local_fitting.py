@@ -10,29 +10,20 @@ import torch
 from sureshot.computing.layout import aligned
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.model import LEAST_SQUARES
-from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Locality, Plan, columns_ranks
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.local_learning import learn, local_kernel
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.rows.support import EXACT_LIMIT, Support
-from sureshot.kernels import Scale, is_unit_norm
+from sureshot.estimators.rows.support import Support
+from sureshot.kernels import Scale
 from sureshot.progress import stage
 
 OF_COLUMNS, OF_RANKS = "matern32", "laplacian"
 """Smooth in columns as they are scaled, where distances mean something; and by single columns, in their ranks."""
 
 MOST_LEARNT = 100_000  # rows that settings are learnt from, as each search for neighbours takes as long as there are
-
-
-def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
-    """Whether rows are more than global members can all see, or nearest rows are asked for."""
-    if settings.approximation == NEAREST_NEIGHBOURS:
-        return True
-    many = len(rows.y) > EXACT_LIMIT and settings.averages and settings.approximation == "auto"
-    return many and settings.objective not in (None, "evidence") and not is_unit_norm(torch.from_numpy(rows.x))
 
 
 def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scaling: Scaling) -> list[LocalMember]:
