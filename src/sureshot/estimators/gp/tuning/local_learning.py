@@ -29,7 +29,7 @@ from sureshot.kernels import Expression, natural_lengthscale
 from sureshot.kernels.presets import PRESETS
 from sureshot.progress import tracked
 
-STEPS, POOL = 120, 3000
+STEPS, POOL = 120, 2000
 BATCH, LEAST_BATCH, ENTRIES = 256, 16, 2**21  # rows of a step, fewer where neighbours would have more cells
 SEARCHED = (0, 8, 20, 40, 70)  # steps at which candidates are sought
 RATE, DECAYS, _SMALLEST = 0.1, (0.9, 0.99), 1e-8
@@ -59,9 +59,10 @@ def learn(
     objective: Objective,
     n_neighbours: int,
     seed: int,
-    steps: int = STEPS,
+    steps: int | None = None,
 ) -> Learnt:
     """For rows as the kernel sees them."""
+    steps = STEPS if steps is None else steps
     generator = torch.Generator().manual_seed(seed)
     x, width = rounded(support.x), support.x.shape[1]
     link, weight = objective.local_link(support), support.weight.float()
