@@ -12,6 +12,7 @@ from torch import Tensor
 from sureshot.estimators.classes.class_fitted import ClassPredictor
 from sureshot.estimators.classes.temperature import log_probability, with_noise
 from sureshot.estimators.classes.uncertainty import entropy
+from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.tuning.stacking import MOST_OF_SOME, SOME_ROWS, most_members
@@ -122,20 +123,27 @@ class Ensemble(ClassPredictor):
     def _average(self, parts: Iterable[Tensor]) -> Tensor:
         return averaged(self.members, parts)
 
+    @property
+    def globals(self) -> tuple[GlobalMember, ...]:
+        """Those that see all their rows at once, the heaviest first."""
+        return tuple(member for member in self.members if isinstance(member, GlobalMember))
+
     def for_rows(self, n_rows: int) -> tuple[Member, ...]:
         """The members that an average of so many rows may have, their weights brought to 1.
 
         Fewer than `FEW_ROWS` have chosen many, which more rows would pay for at every update. Of equally heavy ones
-        those that stay are taken from all over the list, in which those of a kind stand together.
+        those that stay are taken from all over the list, in which those of a kind stand together. Local ones stay.
         """
         most = MOST_OF_SOME if n_rows < SOME_ROWS else most_members(n_rows)
-        if n_rows < FEW_ROWS or len(self.members) <= most:
+        weights = np.array([member.plan.weight for member in self.globals])
+        if n_rows < FEW_ROWS or len(weights) <= most:
             return self.members
-        weights = np.array([member.plan.weight for member in self.members])
         least = np.sort(weights)[-most]
         heavier, equal = np.flatnonzero(weights > least), np.flatnonzero(weights == least)
         spread = np.linspace(0, len(equal) - 1, most - len(heavier)).round().astype(int)
-        members = [self.members[place] for place in sorted([*heavier.tolist(), *equal[spread].tolist()])]
+        places = {*heavier.tolist(), *equal[spread].tolist()}
+        gone = {id(one) for place, one in enumerate(self.globals) if place not in places}
+        members = [one for one in self.members if id(one) not in gone]
         total = sum(member.plan.weight for member in members)
         return tuple(one.weighing(one.plan.weight / total) for one in members)
 

@@ -79,7 +79,7 @@ class GPFitted(ClassFitted):
     @property
     def globals(self) -> tuple[GlobalMember, ...]:
         """Those that see all their rows at once."""
-        return tuple(member for member in self.members if isinstance(member, GlobalMember))
+        return self.predictor.globals
 
     @property
     def heaviest(self) -> Member:
