@@ -29,7 +29,7 @@ from sureshot.kernels import Expression, natural_lengthscale
 from sureshot.kernels.presets import PRESETS
 from sureshot.progress import tracked
 
-STEPS, POOL = 120, 2000
+STEPS, POOL = 120, 3000
 BATCH, LEAST_BATCH, ENTRIES = 256, 16, 2**21  # rows of a step, fewer where neighbours would have more cells
 SEARCHED = (0, 8, 20, 40, 70)  # steps at which candidates are sought
 RATE, DECAYS, _SMALLEST = 0.1, (0.9, 0.99), 1e-8
