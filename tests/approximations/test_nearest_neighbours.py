@@ -96,7 +96,7 @@ def test_many_rows_are_found_by_lists(monkeypatch: pytest.MonkeyPatch, caplog: p
 def test_lists_with_too_few_rows_give_the_nearest_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr(nearest_neighbours, "ROWS_IN_LISTS", 10)
-    monkeypatch.setattr(nearest_neighbours, "LISTS_ASKED", 0.0)
+    monkeypatch.setattr(nearest_neighbours, "LISTS_ASKED", 1)
     found = NearestRows.of(X, LOTS).nearest(rounded(QUERIES), 200)
     assert found.shape == (20, 200)
     assert int(found.min()) >= 0

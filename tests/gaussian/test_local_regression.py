@@ -85,3 +85,14 @@ def test_without_a_neighbour_or_a_part_of_its_weight() -> None:
         expected = by_inverses(*(part.unsqueeze(0) for part in parts))
         torch.testing.assert_close(mean[k], expected[0][0], rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(explained[k], expected[1][0], rtol=1e-10, atol=1e-10)
+
+
+def test_a_kernel_that_rounding_leaves_without_a_factor_gets_a_little_noise() -> None:
+    """Smooth functions of rows close together, with noise far below single precision."""
+    x = torch.linspace(0, 1, 40, dtype=torch.float64)[None, :, None]
+    gram = torch.exp(-0.5 * torch.cdist(x, x).square()).float()
+    assert int(torch.linalg.cholesky_ex(gram + 1e-12 * torch.eye(40, dtype=torch.float32))[1]) > 0
+    cross, noise = gram[:, 20].clone(), torch.full((1, 40), 1e-12, dtype=torch.float32)
+    found = local_regression(LocalProblem(gram, cross, noise), torch.sin(x).float())
+    torch.testing.assert_close(found.mean[0, 0].double(), torch.sin(x[0, 20, 0]), atol=1e-3, rtol=0)
+    assert float(found.explained) == pytest.approx(1, abs=1e-3)

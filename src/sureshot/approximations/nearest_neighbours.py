@@ -27,9 +27,11 @@ from sureshot.kernels.leaf import Stationary
 logger = logging.getLogger(__name__)
 
 FARTHEST = 1e6  # length-scales from the origin: rows beyond are as unlike all others as those there
-ROWS_IN_LISTS, ROWS_OF_A_LIST, LISTS_ASKED = 50_000, 64, 0.1
-"""Rows from which on inverted lists are faster than all distances; rows of a list that find its centre; share of the
-lists that is looked through: of 100,000 independent normal rows 98 % of the nearest in 10 columns, 80 % in 20."""
+ROWS_IN_LISTS = 50_000  # rows from which on inverted lists are faster than all distances
+LISTS, LISTS_ASKED, ROWS_OF_A_LIST = 4, 64, 64
+"""Lists per square root of the rows, those a query looks through, and rows that find the centre of each. A query takes
+.13 ms of 100,000 rows and .32 ms of a million, and finds 98 % of the nearest of independent normal rows of ten columns,
+77 % of twenty."""
 TIE = 1e-4  # length-scales by which rows equally far away are told apart
 CANDIDATES = 3  # times as many rows, the nearest by Euclidean distance, among which another metric chooses
 OFF = 1e12  # times the noise of a neighbour that says nothing
@@ -72,11 +74,11 @@ def _by_lists(keys: np.ndarray) -> Callable[[np.ndarray, int], np.ndarray]:
     """By inverted lists around centres, of which a query looks through the nearest: about as many rows as distances."""
     import faiss
 
-    n_lists = round(len(keys) ** 0.5)
+    n_lists = round(LISTS * len(keys) ** 0.5)
     index: Any = faiss.index_factory(keys.shape[1], f"IVF{n_lists},Flat")
     index.train(keys[:: max(1, len(keys) // (ROWS_OF_A_LIST * n_lists))])
     index.add(keys)
-    index.nprobe = max(1, round(LISTS_ASKED * n_lists))
+    index.nprobe = LISTS_ASKED
 
     def search(queries: np.ndarray, count: int) -> np.ndarray:
         found: np.ndarray = index.search(queries, count)[1]

@@ -45,7 +45,7 @@ def local_regression(
 ) -> LocalRegression:
     """Differentiable once, in all but the targets.
 
-    Problems that have no Cholesky factor in single precision are solved in double precision.
+    Problems that have no Cholesky factor are solved in double precision with a little more noise.
     """
     return LocalRegression(*_LocalRegression.apply(*problem, targets))
 
@@ -92,11 +92,14 @@ class _LocalRegression(torch.autograd.Function):
 
 
 def _solved(gram: Tensor, noise: Tensor, sides: Tensor) -> Tensor:
-    """``A^-1 s`` (B, K, S)."""
+    """``A^-1 s`` (B, K, S); where rounding leaves no Cholesky factor, with as much more noise as is needed."""
     factor, failed = torch.linalg.cholesky_ex(gram + torch.diag_embed(noise))
     found = torch.cholesky_solve(sides, factor)
-    again = failed > 0
-    if bool(again.any()):
-        wide = gram[again].double() + torch.diag_embed(noise[again].double())
-        found[again] = torch.cholesky_solve(sides[again].double(), torch.linalg.cholesky(wide)).to(found)
+    again, more = failed > 0, gram.shape[-1] * torch.finfo(gram.dtype).eps
+    while more < 1 and bool(again.any()):
+        wide, few = (part[again].double() for part in (gram, noise))
+        factor, failed = torch.linalg.cholesky_ex(wide + torch.diag_embed(few + more))
+        found[again] = torch.cholesky_solve(sides[again].double(), factor).to(found)
+        again[again.clone()] = failed > 0
+        more *= 10
     return found
