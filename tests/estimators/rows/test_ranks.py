@@ -46,7 +46,8 @@ def test_how_far_a_wild_cell_lies_hardly_matters() -> None:
     a, b = (Ranks.of(z, np.ones(300))(z) for z in (near, far))
     others = np.arange(300) != 7
     np.testing.assert_allclose(a[others], b[others], atol=0.1)
-    assert a[7] < b[7] < 8
+    assert a[7] == a.max() < 4
+    assert b[7] == b.max() < 4
 
 
 def test_weights_are_copies() -> None:
