@@ -22,8 +22,8 @@ EXACT_LIMIT = 1500  # rows up to which a kernel without explicit features is use
 TUNING_ROWS = 400
 ROWS_PER_COLUMN, WIDE_ROWS = 10, 500  # more columns than 40 want more rows, up to so many,
 TUNING_SHARE, BEYOND, MOST_TUNING_ROWS = 0.5, 200, 800  # and what is fitted to many rows may take longer to choose
-TUNING_CELLS, CLASSES = 2500, 5  # rows x classes, or the rows of so many classes if that is more
-MIN_ROWS_PER_CLASS = 5  # on average, whatever the cells
+CLASSES = 5  # from which on more have fewer rows each, so that rows x classes stays the same
+MIN_ROWS_PER_CLASS = 5  # on average, whatever that makes
 MAX_TUNING_CLASSES = 30
 
 
@@ -164,8 +164,7 @@ def _budget(support: Support, n_classes: int) -> int:
     wide = min(ROWS_PER_COLUMN * n_columns, WIDE_ROWS)
     many = min(int(TUNING_SHARE * (n_rows - BEYOND)), MOST_TUNING_ROWS)
     most = max(TUNING_ROWS, wide, many)
-    cells = max(TUNING_CELLS, CLASSES * most)
-    return min(most, max(MIN_ROWS_PER_CLASS * n_classes, cells // n_classes))
+    return min(most, max(MIN_ROWS_PER_CLASS * n_classes, CLASSES * most // n_classes))
 
 
 def _shares(counts: np.ndarray, budget: int, n_rows: int) -> np.ndarray:

@@ -93,7 +93,7 @@ def test_one_mistake_among_all_rows_is_what_smoothing_adds() -> None:
 
 def test_subsets_are_stratified_and_bounded() -> None:
     rng = np.random.default_rng(0)
-    cases = ((1000, 4, 400), (1600, 4, 700), (9000, 4, 800), (1000, 10, 250), (3000, 10, 400), (1000, 25, 125))
+    cases = ((1000, 4, 400), (1600, 4, 700), (9000, 4, 800), (1000, 10, 200), (3000, 10, 400), (1000, 25, 125))
     for n, n_classes, most in cases:
         subset = tuning_part(support(n, n_classes), rng)
         assert most - n_classes < len(subset.y) <= most
