@@ -208,17 +208,16 @@ def _class_probabilities(plan: Plan, mean: Tensor, variance: Tensor, n_classes: 
 def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Tensor, variance: Tensor) -> Plan:
     """The plan with the temperature that predicts left-out labels best, by latents (C, N) of rows left out.
 
-    Relevance has seen these labels, which makes for a smaller one: the temperature that was found without them is kept.
+    Relevance has seen these labels, so its score is that of when it was learnt.
     """
     likelihood = plan.model.predictive_likelihood
     default = options.starting_temperature(settings.kernel, support)
     (found,), (pointwise,) = plug_in_temperatures(likelihood, mean[None], support, default)
-    temperature, usable = float(found), support.usable
+    usable, score = support.usable, plan.score
     total = float(usable.sum())
-    score = float((usable * pointwise).sum() / total) if total > 0 else plan.score
-    if plan.scaling.relevance is not None:
-        return replace(plan, temperature=max(temperature, plan.least_temperature))
-    return replace(plan, temperature=temperature, score=score)
+    if total > 0 and plan.scaling.relevance is None:
+        score = float((usable * pointwise).sum() / total)
+    return replace(plan, temperature=float(found), score=score)
 
 
 def by_inducing_inputs(settings: Settings, plan: Plan, support: Support) -> bool:

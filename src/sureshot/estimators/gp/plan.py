@@ -63,7 +63,6 @@ class Plan:
     temperature: float
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     weight: float = 1.0  # its share of an average
-    least_temperature: float = 0.0  # that with which left-out rows were predicted best when relevance was learnt
     # Output scale and noise of least squares as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
     of_two: TwoClassChoice | None = None  # what was chosen for two classes, while there are more, which it cannot say
@@ -74,12 +73,7 @@ class Plan:
         """ValueError for choices that are none."""
         if not isinstance(self.kernel, Scale) or self.kernel.outputscale.ndim:
             raise ValueError("the kernel has no output scale")
-        if (
-            not 0 < self.share <= 1
-            or not 0 < self.temperature < math.inf
-            or not self.least_temperature >= 0
-            or not self.weight > 0
-        ):
+        if not 0 < self.share <= 1 or not 0 < self.temperature < math.inf or not self.weight > 0:
             raise ValueError("malformed temperature or weight")
         of_two = self.of_two
         if of_two is not None and not 0 < of_two.temperature < math.inf:
@@ -170,9 +164,7 @@ def _plan(found: Choice, default: Model, scaling: Scaling) -> Plan:
         scaling = replace(scaling, ranks=found.ranks)
     if found.relevance is not None:
         scaling = replace(scaling, relevance=found.relevance.cpu().numpy())
-    least = 0.0 if found.relevance is None else found.temperature
-    choice = found.kernel, model, found.rule, found.temperature, found.score, found.weight
-    return Plan(scaling, *choice, least)
+    return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight)
 
 
 def keep_plan(

@@ -20,8 +20,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sureshot import GPClassifier
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.options import named_family
-from sureshot.estimators.gp.plan import choose_plans, columns_scaling
-from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.relevance import (
@@ -30,14 +28,12 @@ from sureshot.estimators.gp.tuning.relevance import (
     Relevance,
     _climbed,
     can_be_learnt,
-    is_gain,
     learn_relevance,
     left_out_density,
     weighted_by,
 )
 from sureshot.estimators.gp.tuning.stacking import MOST_MEMBERS
 from sureshot.estimators.rows.folds import row_folds
-from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import FEW_ROWS, Support
 from sureshot.kernels import preset_kernel
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
@@ -122,8 +118,7 @@ def test_planted_columns_are_found(n_classes: int) -> None:
         assert weights[:PLANTED].min() > 3 * weights[PLANTED:].max()
 
 
-def test_a_climb_ends_where_nothing_is_gained() -> None:
-    """No step overshoots far, and none follows one that gains next to nothing of all that was gained."""
+def test_a_climb_overshoots_nowhere_and_comes_near_the_optimum() -> None:
     x, y = planted(200)
     support, asked = support_of(x, y), []
     of_weights = weighted_by(preset_kernel("matern32", x.shape[1]))(support.x)
@@ -133,31 +128,15 @@ def test_a_climb_ends_where_nothing_is_gained() -> None:
         return of_weights(log_weights)
 
     start = np.append(np.zeros(x.shape[1]), math.log(0.1))
-    reached = _climbed(support, gram, start, 0.6, 100)
+    reached = _climbed(support, gram, start, 0.6)
     assert np.abs(np.diff(torch.stack(asked).numpy(), axis=0)).max() < 3
-    assert len(asked) < 40
 
     def loss(point: np.ndarray) -> float:
         density = left_out_density(support, of_weights, torch.from_numpy(point))
         return float(0.5 * (point[:-1] / 0.6) @ (point[:-1] / 0.6) - density)
 
     optimum = minimize(loss, reached, method="L-BFGS-B").fun
-    assert loss(reached) == pytest.approx(optimum, abs=0.2)
-    assert loss(start) > 1.2 * optimum
-
-
-def test_a_climb_goes_on_across_a_plateau() -> None:
-    """Where two columns of many count, and only together, the first steps gain a quarter of a nat."""
-    x = np.random.default_rng(0).uniform(-2, 2, size=(300, 40))
-    support = support_of(x, np.floor(x[:, :2]).astype(int).sum(1) % 2)
-    gram = weighted_by(preset_kernel("rbf", 40))(support.x)
-    start = np.append(np.zeros(40), math.log(20.0))
-    reached = _climbed(support, gram, start, 1.0, 30)
-
-    def density(point: np.ndarray) -> float:
-        return float(left_out_density(support, gram, torch.from_numpy(point)))
-
-    assert density(reached) > density(start) + 50
+    assert loss(reached) - optimum < 0.1 * (loss(start) - optimum)
 
 
 def test_a_folds_weights_have_not_seen_its_rows() -> None:
@@ -190,16 +169,6 @@ def test_rows_are_scored_by_the_weights_that_have_not_seen_them(rule: Any) -> No
         (expected,), _ = alone._score(logistic, 0.5, 3.0, [None])
         torch.testing.assert_close(found.pointwise[folds == fold], expected.pointwise[folds == fold])
     assert torch.isfinite(mixed.pointwise).all()
-
-
-def test_a_gain_is_more_than_its_standard_error() -> None:
-    gains = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    gains, usable = gains - gains.mean(), torch.ones(400, dtype=torch.float64)
-    error = float(gains.std()) / math.sqrt(400)
-    assert is_gain(gains + 1.01 * error, usable)
-    assert not is_gain(gains + 0.99 * error, usable)
-    usable[:200] = 0
-    assert not is_gain(torch.cat([torch.ones(200), -gains[200:].abs()]), usable)
 
 
 def test_where_relevance_is_not_tried() -> None:
@@ -290,18 +259,6 @@ def test_an_update_keeps_the_weights(model: GPClassifier, tmp_path: Path) -> Non
     loaded.partial_fit(*planted(20, seed=6), retune=True)
     assert not np.array_equal(loaded.feature_relevance_, model.feature_relevance_)
     assert loaded.feature_relevance_[:PLANTED].min() > 3 * loaded.feature_relevance_[PLANTED:].max()
-
-
-def test_the_temperature_is_not_that_of_rows_that_the_weights_have_seen() -> None:
-    x, y = planted(120, n_classes=3)
-    model = GPClassifier("matern32", relevance=True).fit(x, y)
-    settings = Settings.checked(model.get_params(deep=False), 0, 0)
-    rows = LabelledRows(x, y, np.ones(120))
-    ((plan, _),) = choose_plans(settings, rows, 3, None, columns_scaling(settings, rows, None))
-    assert plan.scaling.relevance is not None
-    assert model.temperature_ >= plan.temperature * (1 - 1e-9)
-    before = model.temperature_
-    assert model.partial_fit(x[:1] + 0.01, y[:1]).temperature_ == pytest.approx(before, rel=0.02)
 
 
 @pytest.mark.parametrize("bad", [-np.ones(PLANTED + NOISE), np.ones(3)])

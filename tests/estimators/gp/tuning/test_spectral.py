@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,12 @@ from sklearn.preprocessing import normalize
 
 from sureshot import GPClassifier
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
-from sureshot.estimators.gp.tuning.spectral import average_of, clear_spectral_scaling, spectral_scaling_of
+from sureshot.estimators.gp.tuning.spectral import (
+    average_of,
+    clear_spectral_scaling,
+    is_clear_gain,
+    spectral_scaling_of,
+)
 from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.estimators.rows.support import Support
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
@@ -59,6 +65,16 @@ def test_a_part_of_the_rows_learns_a_map_for_as_many_rows_of_a_class() -> None:
     seen = torch.arange(100) < 60
     expected = SpectralScaling.of(x[:60], np.ones(60), 5.0)
     np.testing.assert_allclose(spectral_scaling_of(support_of(x, y), seen)(x), expected(x), atol=1e-12)
+
+
+def test_a_gain_is_clear_by_three_standard_errors() -> None:
+    gains = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gains, usable = gains - gains.mean(), torch.ones(400, dtype=torch.float64)
+    error = float(gains.std()) / math.sqrt(400)
+    assert is_clear_gain(gains + 3.03 * error, usable)
+    assert not is_clear_gain(gains + 2.97 * error, usable)
+    usable[:200] = 0
+    assert not is_clear_gain(torch.cat([torch.ones(200), -gains[200:].abs()]), usable)
 
 
 def test_an_even_average() -> None:

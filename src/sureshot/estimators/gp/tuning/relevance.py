@@ -6,8 +6,8 @@ chosen of a few.
 
 So many numbers overfit the rows they are learnt from, and leave-one-out predictions of these are too good. Hence
 weights are learnt again without each fold of the rows (cross-fitting), and leave-one-out predictions use the weights
-that have not seen the row: the prior's strength, whether there is a gain at all, the scales and
-temperatures under every likelihood, and a member's share of an average.
+that have not seen the row: the prior's strength, whether there is a gain at all, the scales under every likelihood, and
+a member's share of an average.
 
 References: MacKay 1994 and Neal 1996 (automatic relevance determination); Rasmussen & Williams 2006, section 5.4.2
 (leave-one-out density); Cawley & Talbot 2010 (how many length-scales overfit such a criterion).
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 from torch import Tensor
 
 from sureshot.estimators.rows.support import FEW_ROWS, Support
@@ -34,10 +34,6 @@ SPREADS = (0.6, 2.0)
 """Prior standard deviations of the logarithms of weights, of which left-out folds choose: where most columns are noise
 the narrow one holds back those that count."""
 MAX_STEPS = 10  # of each climb; later ones fit what is random
-LEAST_SHARE = 1e-3
-"""Of all that a climb has gained, what a step must have for another to follow. Not a share of the density: where few of
-many columns count, the first steps gain next to nothing."""
-MIN_GAIN = 1.0  # standard errors of a gain from which on weights are used
 _LARGEST_LOG_WEIGHT = 8.0
 _NOISE_RATIOS = (1e-4, 32.0)  # the least and the largest
 
@@ -77,59 +73,23 @@ def learn_relevance(
     gram_of: Callable[[Tensor], Gram],  # for rows (N, D), see `weighted_by`
     noise_ratio: float,  # noise variance divided by output scale, where the climb starts
 ) -> Relevance:
-    """Weights of the columns, by all rows and without each fold of them."""
-    climb = climb_without_folds(support, gram_of, noise_ratio)
-    weights = torch.from_numpy(np.stack([climb.whole(), *climb.points]))[:, :-1].to(support.x).exp()
-    level = weights.square().mean(1, keepdim=True).sqrt()
-    weights = weights / level
-    return Relevance(weights[0], float(level[0]), weights[1:], climb.folds)
-
-
-@dataclass(frozen=True)
-class Climb:
-    """Points (D + 1,) without each fold of the rows; see `left_out_density`."""
-
-    support: Support
-    gram: Gram  # of all its rows
-    folds: Tensor  # (N,), from 0
-    points: list[np.ndarray]  # one for each fold
-    spread: float
-    max_steps: int
-
-    def whole(self) -> np.ndarray:
-        """The point (D + 1,) by all rows."""
-        return _climbed(self.support, self.gram, np.mean(self.points, axis=0), self.spread, self.max_steps)
-
-
-def climb_without_folds(
-    support: Support,
-    gram_of: Callable[[Tensor], Gram],
-    noise_ratio: float,
-    spreads: Sequence[float] = SPREADS,  # of which one is chosen
-    max_steps: int = MAX_STEPS,
-) -> Climb:
-    """Points without each fold of the rows, by the spread that predicts left-out folds best."""
+    """Weights of the columns, by all rows and without each fold of them, by the spread that predicts folds best."""
     folds = support.folds(FOLDS)
     start = np.append(np.zeros(support.x.shape[1]), math.log(noise_ratio))
     of_folds: list[list[np.ndarray]] = []
     for fold in range(FOLDS):
         seen, reached = support.part(folds != fold), [start]
         gram = gram_of(seen.x)
-        for spread in spreads:  # a weaker prior starts where the stronger one has led to
-            reached.append(_climbed(seen, gram, reached[-1], spread, max_steps))
+        for spread in SPREADS:  # a weaker prior starts where the stronger one has led to
+            reached.append(_climbed(seen, gram, reached[-1], spread))
         of_folds.append(reached[1:])
-    gram = gram_of(support.x)
-    paths = [list(points) for points in zip(*of_folds, strict=True)]
-    best = 0
-    if len(paths) > 1:
-        best = int(np.argmax([_of_left_out_folds(support, gram, points, folds) for points in paths]))
-    return Climb(support, gram, folds, paths[best], spreads[best], max_steps)
-
-
-def is_gain(difference: Tensor, usable: Tensor, least: float = MIN_GAIN) -> bool:
-    """Whether log probabilities (N,) of left-out rows are larger by more than so many standard errors."""
-    gains = (usable * difference)[usable > 0]
-    return float(gains.sum()) > least * float(gains.std()) * math.sqrt(len(gains))
+    gram, paths = gram_of(support.x), list(zip(*of_folds, strict=True))
+    best = int(np.argmax([_of_left_out_folds(support, gram, points, folds) for points in paths]))
+    whole = _climbed(support, gram, np.mean(paths[best], axis=0), SPREADS[best])
+    weights = torch.from_numpy(np.stack([whole, *paths[best]]))[:, :-1].to(support.x).exp()
+    level = weights.square().mean(1, keepdim=True).sqrt()
+    weights = weights / level
+    return Relevance(weights[0], float(level[0]), weights[1:], folds)
 
 
 def left_out_density(
@@ -141,35 +101,25 @@ def left_out_density(
     return _density(*_residuals(support, gram, point), support.usable)
 
 
-def _climbed(support: Support, gram: Gram, start: np.ndarray, spread: float, max_steps: int) -> np.ndarray:
-    """A point (D + 1,) uphill from another, by density and prior."""
-    reached: list[float] = []  # losses, at the start and after each step
+def _climbed(support: Support, gram: Gram, start: np.ndarray, spread: float) -> np.ndarray:
+    """A point (D + 1,) uphill from another, by density and prior; see `left_out_density`."""
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
         free = torch.from_numpy(point).to(support.x).requires_grad_()
         with torch.enable_grad():
             value = 0.5 * (free[:-1] / spread).square().sum() - left_out_density(support, gram, free)
         (gradient,) = torch.autograd.grad(value, free)
-        if not reached:
-            reached.append(value.item())
         return value.item(), gradient.cpu().numpy()
-
-    def stop(intermediate_result: OptimizeResult) -> None:
-        reached.append(intermediate_result.fun)
-        if reached[-2] - reached[-1] < LEAST_SHARE * (reached[0] - reached[-1]):
-            raise StopIteration
 
     heaviest = max(1.0, float(support.weight.max()))  # a row that counts for many has less noise than others
     noise = [math.log(ratio * heaviest) for ratio in _NOISE_RATIOS]
     # Were all bounded on both sides, the first step would be the whole gradient, which is far too long.
     bounds = [(None, _LARGEST_LOG_WEIGHT)] * (len(start) - 1) + [(noise[0], noise[1])]
-    found: np.ndarray = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=stop, options={"maxiter": max_steps}
-    ).x
-    return found
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_STEPS})
+    return np.asarray(found.x)
 
 
-def _of_left_out_folds(support: Support, gram: Gram, points: list[np.ndarray], folds: Tensor) -> float:
+def _of_left_out_folds(support: Support, gram: Gram, points: Sequence[np.ndarray], folds: Tensor) -> float:
     """The density where each row meets the point that was found without its fold."""
     residual, variance = torch.empty_like(support.targets[0]), torch.empty_like(support.weight)
     for fold, point in enumerate(points):

@@ -15,7 +15,7 @@ from torch import Tensor
 from sureshot.approximations.explicit import Explicit, finite_rank
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.objective import LeftOutLatents
-from sureshot.estimators.gp.tuning.relevance import can_be_learnt, is_gain, learn_relevance, weighted_by
+from sureshot.estimators.gp.tuning.relevance import can_be_learnt, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
 from sureshot.progress import stage, tracked
@@ -25,7 +25,6 @@ MIN_COMPARISONS = 50  # left-out rows below which a standard error is not truste
 MOST_ASKED = 1000  # rows that are left out to see whether targets look random
 HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
 FAR_BEHIND = 4.0  # at natural length-scales, for no other to be tried: a family seldom comes near from there
-NEAREST_LENGTHSCALES = 3  # common ones that are tried where columns have their own
 
 
 def screened(
@@ -135,13 +134,10 @@ def with_relevance(searches: list[Search]) -> list[Search]:
         weighted_by(family.build(equal.lengthscale)),
         equal.model.noise / equal.output_scale,
     )
-    distances = {value: abs(math.log(value * learnt.level / equal.lengthscale)) for value in family.lengthscales}
-    nearest = sorted(sorted(distances, key=distances.__getitem__)[:NEAREST_LENGTHSCALES])
-    weighted = replace(family, relevance=learnt, lengthscales=tuple(nearest))
-    search = Search(support, len(searches), weighted, base.objective, base)
+    search = Search(support, len(searches), replace(family, relevance=learnt), base.objective, base)
     best = max(searches, key=lambda other: other.best_regression().objective)
     gain = search.best_regression().pointwise - best.best_regression().pointwise
-    return [search] if is_gain(gain, support.usable) else []
+    return [search] if float(support.usable @ gain) > 0 else []
 
 
 def choose(candidates: list[Candidate], default: Candidate, usable: Tensor) -> Candidate:

@@ -20,7 +20,6 @@ from torch import Tensor
 from sureshot.estimators.gp import options
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.gp.tuning.objective import Objective
-from sureshot.estimators.gp.tuning.relevance import is_gain
 from sureshot.estimators.rows.folds import FOLDS
 from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.estimators.rows.support import Support
@@ -43,7 +42,13 @@ def clear_spectral_scaling(support: Support, objective: Objective) -> SpectralSc
         after[inside] = average_of(
             [b.regressed_like(c) for b, c in zip(_searches(seen, objective), found, strict=True)]
         )[inside]
-    return spectral_scaling_of(support) if is_gain(after - before, support.usable, MIN_GAIN) else None
+    return spectral_scaling_of(support) if is_clear_gain(after - before, support.usable) else None
+
+
+def is_clear_gain(difference: Tensor, usable: Tensor) -> bool:
+    """Whether log probabilities (N,) of left-out rows are larger by more than `MIN_GAIN` standard errors."""
+    gains = (usable * difference)[usable > 0]
+    return float(gains.sum()) > MIN_GAIN * float(gains.std()) * math.sqrt(len(gains))
 
 
 def spectral_scaling_of(support: Support, rows: Tensor | None = None) -> SpectralScaling:
