@@ -71,15 +71,6 @@ def test_least_squares_ends_on_a_peak_of_length_scales(kernel: str) -> None:
     assert len(seen) <= abs(best - lengths.index(1.0)) + 3
 
 
-def test_a_family_that_stays_has_its_natural_length_scale_alone() -> None:
-    support = two_rings()
-    search = Search(support, 0, named_family("rbf", support), LabelLogLoss(("plug_in",)))
-    natural = search.natural_regression()
-    search.stay()
-    assert search.least_squares(LEAST_SQUARES) == [natural]
-    assert natural.lengthscale == 1.0
-
-
 def test_relevance_is_climbed_from_where_the_family_without_it_has_ended() -> None:
     support, model = two_rings(), Model("logistic", "laplace")
     family = named_family("rbf", support)

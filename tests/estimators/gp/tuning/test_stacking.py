@@ -55,7 +55,7 @@ def test_few_labels_share_the_weight_evenly() -> None:
     torch.testing.assert_close(weights, torch.full((4,), 0.25, dtype=torch.float64))
 
 
-def test_light_members_are_dropped_and_never_too_many_kept() -> None:
+def test_the_lightest_go_where_members_are_too_many() -> None:
     scores = torch.zeros(9, 500, dtype=torch.float64)
     scores[0] = -50.0
     weights = stacking_weights(scores, torch.ones(500, dtype=torch.float64), MOST_MEMBERS)
@@ -70,7 +70,8 @@ def test_the_untuned_start_with_half_of_the_weight_and_stay() -> None:
     torch.testing.assert_close(weights, torch.tensor([0.125] * 4 + [0.5], dtype=torch.float64))
     hopeless = torch.full((12, 400), -50.0, dtype=torch.float64)
     weights = stacking_weights(hopeless, torch.ones(400, dtype=torch.float64), 5, untuned=torch.zeros(400).double())
-    torch.testing.assert_close(weights, torch.tensor([0.0] * 12 + [1.0], dtype=torch.float64))
+    assert (weights[:12] > 0).sum() == 5
+    assert float(weights[12]) == pytest.approx(1, abs=0.01)
 
 
 def test_rows_count_with_the_scales_that_were_chosen_without_them() -> None:

@@ -5,8 +5,8 @@ plus a weak log prior that decides where rows cannot (one example per class). Tw
 
 * least squares: closed-form leave-one-out latents for a whole path of noise levels from one eigendecomposition for each
   length-scale, these tried uphill from the natural one;
-* another likelihood by Laplace's method, for the kernel families that least squares ranks highest and that are not far
-  behind, uphill on a lattice of length-scale and output scale from the length-scale that least squares likes best.
+* another likelihood by Laplace's method, for the kernel families that least squares ranks highest, uphill on a lattice
+  of length-scale and output scale from the length-scale that least squares likes best.
 
 With `relevance` the best family is also tried with a length-scale for each column. The best of each family and
 likelihood are averaged, with weights by left-out rows (`stacking`); families that are not climbed take part by least
@@ -38,7 +38,6 @@ from sureshot.estimators.gp.tuning.objective import Objective
 from sureshot.estimators.gp.tuning.screening import (
     choose,
     linear_or_bent,
-    promising,
     screened,
     targets_look_random,
     with_relevance,
@@ -151,8 +150,6 @@ class _Tuning:
             report("comparing columns", SCREENED)
             further = with_relevance(searches)
             climbing, searches = [*climbing, *further], [*searches, *further]
-        if not self.objective.by_evidence:
-            climbing = promising(climbing)
         found = self._climbed(climbing)
         if not average:
             return [(1.0, self._single(list(itertools.chain.from_iterable(found))))], searches

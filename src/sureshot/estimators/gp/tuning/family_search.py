@@ -168,10 +168,6 @@ class Search:
         """Least squares at the natural length-scale, where the way uphill begins."""
         return self._regression(self.objective.regression, _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
 
-    def stay(self) -> None:
-        """Have no other length-scale tried by least squares than those that were."""
-        self._has_climbed = True
-
     def _regression(self, model: Model, place: int) -> Candidate:
         if place not in self._regressions:
             self._regressions[place] = self._regress(model, self.family.lengthscales[place])

@@ -18,13 +18,11 @@ from sureshot.estimators.gp.tuning.objective import LeftOutLatents
 from sureshot.estimators.gp.tuning.relevance import can_be_learnt, learn_relevance, weighted_by
 from sureshot.estimators.rows.support import Support, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_path_by_features
-from sureshot.progress import stage, tracked
+from sureshot.progress import tracked
 
 MARGIN = 2.0  # standard errors by which a candidate must beat the default
 MIN_COMPARISONS = 50  # left-out rows below which a standard error is not trusted and the default is kept
 MOST_ASKED = 1000  # rows that are left out to see whether targets look random
-HOPELESS = 3.0  # by which the best family must beat another for it not to be climbed
-FAR_BEHIND = 4.0  # at natural length-scales, for no other to be tried: a family seldom comes near from there
 
 
 def screened(
@@ -41,28 +39,11 @@ def screened(
     if not searches[0].support.can_select_kernels:
         return searches[:1]
     at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    with stage(0.0, 0.2):
-        begun = at_once(delayed(search.natural_regression)() for search in searches)
-        starts = list(tracked(begun, "comparing kernels", len(searches)))
-    highest = max(starts, key=lambda candidate: candidate.objective)
-    for search, start in zip(searches, starts, strict=True):
-        if beats(highest, start, search.support.usable, FAR_BEHIND):
-            search.stay()
-    with stage(0.2, 1.0):
-        walked = at_once(delayed(search.best_regression)() for search in searches)
-        found = tracked(walked, "comparing kernels", len(searches))
-        best = {search: candidate.objective for search, candidate in zip(searches, found, strict=True)}
+    walked = at_once(delayed(search.best_regression)() for search in searches)
+    found = tracked(walked, "comparing kernels", len(searches))
+    best = {search: candidate.objective for search, candidate in zip(searches, found, strict=True)}
     order = sorted(best, key=best.__getitem__, reverse=True)
     return sorted(order[:most], key=searches.index)
-
-
-def promising(searches: list[Search]) -> list[Search]:
-    """Those that least squares does not leave far behind the best of them."""
-    usable = searches[0].support.usable
-    if len(searches) == 1 or not searches[0].support.can_select_kernels:
-        return searches
-    best = max((search.best_regression() for search in searches), key=lambda candidate: candidate.objective)
-    return [search for search in searches if not beats(best, search.best_regression(), usable, HOPELESS)]
 
 
 def linear_or_bent(searches: list[Search]) -> list[Search]:

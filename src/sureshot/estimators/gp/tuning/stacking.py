@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sureshot.estimators.gp.tuning.family_search import Candidate
 
 PSEUDO_COUNTS = 3.0  # of all groups together, and as many of the untuned
-SMALLEST_WEIGHT = 0.01  # a member that has less is dropped
 MOST_MEMBERS = 5  # what one more adds to the score is less than what it costs a prediction
 SOME_ROWS = 150  # up to which families stand beside them with nothing chosen, as what was chosen may be luck,
 MOST_OF_SOME = 16  # and as many members at most are kept when rows come
@@ -67,12 +66,10 @@ def stacking_weights(
 ) -> Tensor:
     """Weights (G,) that sum to 1, zero for groups that are dropped; of the untuned one more, which comes last.
 
-    Those that are lighter than `SMALLEST_WEIGHT` go, and all but the heaviest; the others are weighed again without
-    them. The untuned stay.
+    All but the heaviest go, and those are weighed again without them. The untuned stay.
     """
     weights = _mixture_weights(scores, usable, pseudo_counts, untuned)[: len(scores)]
-    kept = (weights >= SMALLEST_WEIGHT).nonzero().squeeze(-1)
-    kept = kept[weights[kept].argsort(descending=True, stable=True)[:most]]
+    kept = weights.argsort(descending=True, stable=True)[:most]
     again = _mixture_weights(scores[kept], usable, pseudo_counts, untuned)
     return torch.cat([torch.zeros_like(weights).index_copy(0, kept, again[: len(kept)]), again[len(kept) :]])
 
