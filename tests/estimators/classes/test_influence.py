@@ -142,7 +142,11 @@ NEARLY: dict[str, tuple[dict[str, Any], float, float]] = {
     "natural gradients": ({"likelihood": "one_vs_each", "inference": "natural_gradient"}, 0.25, 0.99),
     "logistic-softmax": ({"likelihood": "logistic_softmax", "inference": "mean_field"}, 0.5, 0.97),
     "two classes": ({"likelihood": "logistic"}, 0.25, 0.99),
-    "two classes by mean field": ({"likelihood": "logistic", "inference": "mean_field"}, 0.3, 0.99),
+    "two classes by mean field": (
+        {"likelihood": "logistic", "inference": "mean_field", "predictive": "integral"},
+        0.3,
+        0.99,
+    ),
 }
 
 

@@ -351,14 +351,15 @@ def test_one_example_per_class_uses_the_documented_default() -> None:
     assert model.score(X_test, y_test) > 0.5
 
 
-def test_two_classes_of_embeddings_are_predicted_by_the_plug_in_rule() -> None:
+def test_the_plug_in_rule_predicts() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6, 20)) + 2 * np.eye(20)[np.arange(6) % 2]
     y = np.arange(6) % 2
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     assert GPClassifier().fit(unit, y).predictive_ == "plug_in"
     assert GPClassifier("cosine").fit(X, y).predictive_ == "plug_in"
-    assert GPClassifier("rbf").fit(X, y).predictive_ == "integral"
+    assert GPClassifier("rbf").fit(X, y).predictive_ == "plug_in"
+    assert GPClassifier("rbf", predictive="integral").fit(X, y).predictive_ == "integral"
     third = GPClassifier().fit(unit, y).partial_fit(-unit[:2], [2, 2])
     assert third.forget(classes=[2]).predictive_ == "plug_in"
 

@@ -221,8 +221,8 @@ def test_few_rows_have_untuned_members_beside_tuned_ones(breast: tuple[np.ndarra
     members = GPClassifier().fit(X[:40], y[:40]).members_
     untuned = [member for member in members if str(member.kernel).startswith("31.6 x ")]
     assert len(members) - len(untuned) <= MOST_MEMBERS
-    assert len(untuned) >= 20  # five kernels on columns and on ranks, by two rules each
-    assert len({member.weight for member in untuned[-20:]}) <= 2  # the same for all, but for a tuned one of that scale
+    assert len(untuned) >= 10  # five kernels on columns and on ranks
+    assert len({member.weight for member in untuned[-10:]}) <= 2  # the same for all, but for a tuned one of that scale
     assert sum(member.weight for member in members) == pytest.approx(1)
 
 
@@ -244,13 +244,14 @@ def test_an_average_of_few_rows_that_grows_keeps_members_of_every_kind(breast: t
     X, y = breast
     mixed = np.argsort(np.arange(len(y)) * 7919 % len(y))
     X, y = X[mixed], y[mixed]
-    few = GPClassifier().fit(X[:12], y[:12])
-    assert len(few.members_) > MOST_OF_SOME
-    for n_rows, most in ((52, MOST_OF_SOME), (152, MOST_MEMBERS)):
-        few.partial_fit(X[len(few._fitted.rows.y) : n_rows], y[len(few._fitted.rows.y) : n_rows])
-        assert len(few.members_) == most
-        assert {member.ranks for member in few.members_} == {False, True}
-        assert sum(member.weight for member in few.members_) == pytest.approx(1)
+    few, some = (GPClassifier().fit(X[:n_rows], y[:n_rows]) for n_rows in (12, 40))
+    assert len(some.members_) > MOST_OF_SOME
+    n_few = len(few.members_)
+    for model, n_rows, most in ((some, 52, MOST_OF_SOME), (few, 52, n_few), (few, 152, MOST_MEMBERS)):
+        model.partial_fit(X[len(model._fitted.rows.y) : n_rows], y[len(model._fitted.rows.y) : n_rows])
+        assert len(model.members_) == most
+        assert {member.ranks for member in model.members_} == {False, True}
+        assert sum(member.weight for member in model.members_) == pytest.approx(1)
 
 
 def test_one_setting_if_asked_for(breast: tuple[np.ndarray, np.ndarray]) -> None:

@@ -172,7 +172,7 @@ def test_regressed_is_what_the_candidate_was_scored_by() -> None:
     labels = spoilt(Y[:80], WRONG, 0)
     rows = LabelledRows(UNIT[:80], labels, np.ones(80), np.ones(80))
     support = Support.of(rows, 10, fit_scaling(rows.x, rows.weight, "auto"), torch.device("cpu"))
-    search = Search(support, 0, named_family("unit_rbf", support), LabelLogLoss(("plug_in",)))
+    search = Search(support, 0, named_family("unit_rbf", support), LabelLogLoss("plug_in"))
     p = search.regressed().softmax(0)
     torch.testing.assert_close(p.sum(0), torch.ones(80, dtype=torch.float64))
     torch.testing.assert_close(smoothed_score(log_probability(p), support), search.best_regression().pointwise)

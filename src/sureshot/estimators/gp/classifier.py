@@ -1,8 +1,8 @@
 """`GPClassifier`: a Gaussian-process classifier whose probabilities can be trusted, from one example per class up.
 
-With every argument on "auto" the kernel family, its scales, the likelihood, the predictive rule and the temperature
-are chosen together from the support by leave-one-out prediction (see `sureshot.estimators.gp.tuning.choose`); every
-choice can be fixed by name. All posteriors live in weight space over the kernel's features, exact or Nystrom.
+With every argument on "auto" the kernel family, its scales, the likelihood and the temperature are chosen together from
+the support by leave-one-out prediction (see `sureshot.estimators.gp.tuning.choose`); every choice can be fixed by name.
+All posteriors live in weight space over the kernel's features, exact or Nystrom.
 
 Memory after fitting is ``O(N D + N R + C R)`` numbers for N distinct rows of D columns, R features (at most N) and
 C classes: the rows, their features and one weight vector for each class. No factor for each class is kept; variances
@@ -42,8 +42,8 @@ SPARSE_KERNELS = ("auto", "linear", "cosine")  # that compare sparse rows; "auto
 class GPClassifier(IncrementalClassifier):
     """Gaussian-process classification that chooses its own settings.
 
-    With every argument on its default, kernels, their scales, likelihoods, predictive rules and temperatures are
-    compared by leave-one-out predictions, and the best are averaged. Each choice can be fixed by name.
+    With every argument on its default, kernels, their scales, likelihoods and temperatures are compared by
+    leave-one-out predictions, and the best are averaged. Each choice can be fixed by name.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class GPClassifier(IncrementalClassifier):
         "nearest_neighbours" by a regression on the rows nearest to each query. "auto" is exact up to 1500 distinct
         rows, and for kernels with explicit features; beyond, it averages inducing inputs with nearest neighbours.
     predictive : {"auto", "integral", "expected_log", "plug_in"}, default="auto"
-        How latents become probabilities. "auto" compares the rules.
+        How latents become probabilities. "auto" is "plug_in".
     standardize : bool or "auto", default="auto"
         Standardise the columns. "auto" leaves embeddings as they are, and compares with one common scale where columns
         may share a unit (pixels, counts).

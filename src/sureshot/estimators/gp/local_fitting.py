@@ -45,7 +45,7 @@ def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scalin
 
 
 def _plan(settings: Settings, name: str, scaling: Scaling, support: Support) -> Plan:
-    learnt = learn(name, support, LabelLogLoss(("plug_in",)), settings.n_neighbours, settings.seed)
+    learnt = learn(name, support, LabelLogLoss("plug_in"), settings.n_neighbours, settings.seed)
     inverse = learnt.lengthscale.reciprocal()
     size = inverse.square().mean().sqrt()
     if len(inverse) > 1:

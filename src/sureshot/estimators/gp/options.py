@@ -21,8 +21,6 @@ from sureshot.inference import SCHEMES, schemes_for
 from sureshot.kernels import Expression, is_unit_norm, natural_lengthscale, preset_kernel
 from sureshot.kernels.dense import own_kernel
 from sureshot.kernels.presets import LENGTHSCALE_NAMES, UNIT_SPHERE_NAMES
-from sureshot.likelihoods import Softmax
-from sureshot.likelihoods.base import PredictiveRule
 
 NEAREST_NEIGHBOURS = "nearest_neighbours"
 LOCAL_KERNELS = ("rbf", "matern12", "matern32", "matern52", "laplacian")
@@ -226,30 +224,8 @@ def independent_columns(x: Tensor, y: Tensor) -> float:
 
 def starting_temperature(kernel: str | Kernel | Expression, support: Support) -> float:
     """`one_shot_temperature` of a kernel argument."""
-    return one_shot_temperature(_first_kernel(kernel, support.x), support)
-
-
-def compares_angles(kernel: str | Kernel | Expression, x: Tensor) -> bool:
-    """Whether a kernel argument stands for one of the unit sphere, for inputs (N, D)."""
-    first = _first_kernel(kernel, x)
-    return isinstance(first, str) and first in UNIT_SPHERE_NAMES
-
-
-def _first_kernel(kernel: str | Kernel | Expression, x: Tensor) -> str | Kernel | Expression:
-    return automatic_kernels(x)[0] if isinstance(kernel, str) and kernel == "auto" else kernel
-
-
-def rules_for(predictive: str, model: Model, angles: bool) -> tuple[PredictiveRule, ...]:
-    """The predictive rules to choose from, the default first.
-
-    Two classes of a table are predicted by the integral over the latent, which needs no temperature. By `angles`, of
-    embeddings, it is far too cautious with few rows, and the plug-in rule is the default, as for more classes.
-    """
-    if predictive != "auto":
-        return (predictive,)  # type: ignore[return-value]
-    if isinstance(model.training_likelihood, Softmax):
-        return ("plug_in",)
-    return ("plug_in", "integral") if angles or model.scheme.is_exact else ("integral", "plug_in")
+    first = automatic_kernels(support.x)[0] if isinstance(kernel, str) and kernel == "auto" else kernel
+    return one_shot_temperature(first, support)
 
 
 def use_inducing(approximation: str, finite: bool, n_rows: int, limit: int) -> bool:

@@ -24,7 +24,7 @@ from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
 from sureshot.inference import schemes_for
-from sureshot.kernels import Scale
+from sureshot.kernels import Scale, is_unit_norm
 from sureshot.likelihoods import Softmax
 from sureshot.likelihoods.base import PredictiveRule
 
@@ -34,7 +34,6 @@ class TwoClassChoice:
     """How latents of two classes become probabilities."""
 
     model: Model
-    rule: PredictiveRule
     temperature: float
 
 
@@ -106,10 +105,8 @@ def choose_plans(
     models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
     support = Support.of(rows, n_classes, scaling, settings.device)
-    angles = options.compares_angles(settings.kernel, support.x)
-    rules = options.rules_for(settings.predictive, models[0], angles)
-    objective = LabelLogLoss(rules, by_evidence=settings.objective == "evidence")
-    embeddings = angles and settings.kernel == "auto"
+    objective = LabelLogLoss(settings.predictive, by_evidence=settings.objective == "evidence")
+    embeddings = settings.kernel == "auto" and is_unit_norm(support.x)
     by_rows = settings.objective not in (None, "evidence")
     if embeddings and settings.averages and by_rows and len(rows.y) <= AVERAGED_ROWS:
         with one_thread():
@@ -129,7 +126,7 @@ def choose_plans(
     directions = options.directions_for(support, column_scale) if settings.averages else ()
     if settings.objective is None:
         kernel = scaled(families[0].build(1.0), 1.0)
-        found: tuple[Choice, ...] = (Choice(kernel, models[0], rules[0], 1.0, math.nan),)
+        found: tuple[Choice, ...] = (Choice(kernel, models[0], 1.0, math.nan),)
     else:
         stand_ins = tuple(model.stand_in() for model in models)
         rng = np.random.default_rng(settings.seed)
@@ -146,14 +143,14 @@ def choose_plans(
                 embeddings,
                 directions,
             )
-    plans = [_plan(setting, models[0], scaling) for setting in found]
+    plans = [_plan(setting, models[0], settings.predictive, scaling) for setting in found]
     return [
         (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))
         for plan in plans
     ]
 
 
-def _plan(found: Choice, default: Model, scaling: Scaling) -> Plan:
+def _plan(found: Choice, default: Model, rule: PredictiveRule, scaling: Scaling) -> Plan:
     """A setting with the inference that was asked for, which may have had a stand-in, and its own scaling."""
     model = found.model
     if model.likelihood == default.likelihood:
@@ -164,7 +161,7 @@ def _plan(found: Choice, default: Model, scaling: Scaling) -> Plan:
         scaling = replace(scaling, ranks=found.ranks)
     if found.relevance is not None:
         scaling = replace(scaling, relevance=found.relevance.cpu().numpy())
-    return Plan(scaling, found.kernel, model, found.rule, found.temperature, found.score, found.weight)
+    return Plan(scaling, found.kernel, model, rule, found.temperature, found.score, found.weight)
 
 
 def keep_plan(
@@ -172,8 +169,8 @@ def keep_plan(
 ) -> tuple[Plan, Support]:
     """The plan for rows of other classes, and these rows as its kernel sees them.
 
-    What changes is what another number of classes needs: the likelihood, and unless the temperature is `calibrated` its
-    usual rule, or what was chosen for two classes where there are no more again; and the centre of embeddings.
+    What changes is what another number of classes needs: the likelihood, or that which was chosen for two classes where
+    there are no more again, and unless it is `calibrated` the temperature; and the centre of embeddings.
     """
     if plan.as_chosen is not None and not calibrated:
         plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
@@ -200,27 +197,23 @@ def _recentred(plan: Plan, rows: LabelledRows) -> Plan:
 def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
     """The plan with a likelihood for as many classes as there are, if it has one for two only, or the other way.
 
-    What was chosen for two classes is kept aside while there are more. The temperature is that of the new rule, unless
-    one is `calibrated`.
+    What was chosen for two classes is kept aside while there are more.
     """
     current, n_classes, of_two = plan.model, support.n_classes, plan.of_two
     allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     if of_two is not None and n_classes <= 2:
         plan = replace(plan, model=replace(of_two.model, noise=current.noise), of_two=None)
-        return plan if calibrated else replace(plan, rule=of_two.rule, temperature=of_two.temperature)
+        return plan if calibrated else replace(plan, temperature=of_two.temperature)
     too_many = current.one_latent and n_classes > 2
     too_few = isinstance(current.training_likelihood, Softmax) and n_classes <= 2 and settings.likelihood == "auto"
     if not (too_many or too_few):
         return plan
-    before, plan = plan, replace(plan, model=replace(allowed[0], noise=current.noise))
+    plan = replace(plan, model=replace(allowed[0], noise=current.noise))
     if plan.model.likelihood == current.likelihood:
         return plan
     if too_many:
-        plan = replace(plan, of_two=TwoClassChoice(current, before.rule, before.temperature))
-    if calibrated:
-        return plan
-    angles = options.compares_angles(settings.kernel, support.x)
-    return replace(plan, rule=options.rules_for(settings.predictive, plan.model, angles)[0], temperature=1.0)
+        plan = replace(plan, of_two=TwoClassChoice(current, plan.temperature))
+    return plan if calibrated else replace(plan, temperature=1.0)
 
 
 def columns_ranks(support: Support) -> Ranks | None:

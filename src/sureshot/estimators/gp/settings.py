@@ -41,7 +41,7 @@ class Settings:
     inference: str
     objective: str | None
     approximation: str
-    predictive: str
+    predictive: PredictiveRule
     standardize: bool | str
     likelihood_temperature: float
     prior_mean: float
@@ -101,6 +101,8 @@ class Settings:
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
         if given["approximation"] == NEAREST_NEIGHBOURS:
             _check_local(given)
+        if given["predictive"] == "auto":
+            given["predictive"] = "plug_in"
         memory_budget(given["memory_limit"])
         given |= {"likelihood_temperature": float(temperature), "prior_mean": float(mean)}
         return cls(**{**given, "device": device_for(given["device"], n_rows)}, seed=seed)

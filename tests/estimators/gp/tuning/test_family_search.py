@@ -32,7 +32,7 @@ def test_climbs_end_on_a_peak(
     support = Support(
         torch.from_numpy((x - x.mean(0)) / x.std(0)), torch.from_numpy(y), ones, int(y.max()) + 1, ones, ones
     )
-    search = Search(support, 0, named_family(kernel, support), LabelLogLoss(("plug_in",)))
+    search = Search(support, 0, named_family(kernel, support), LabelLogLoss("plug_in"))
     visited = search.climb(Model("softmax" if y.max() > 1 else "logistic", "laplace"), 1.0, output_scale)
     lengths = search.family.lengthscales
 
@@ -61,7 +61,7 @@ def two_rings(n: int = 120, columns: int = 6) -> Support:
 @pytest.mark.parametrize("kernel", ["rbf", "matern12"])
 def test_least_squares_ends_on_a_peak_of_length_scales(kernel: str) -> None:
     support = two_rings()
-    search = Search(support, 0, named_family(kernel, support), LabelLogLoss(("plug_in",)))
+    search = Search(support, 0, named_family(kernel, support), LabelLogLoss("plug_in"))
     lengths = search.family.lengthscales
     seen = {one.lengthscale: one.objective for one in search.least_squares(LEAST_SQUARES)}
     every = [search._regress(LEAST_SQUARES, length).objective for length in lengths]
@@ -74,10 +74,10 @@ def test_least_squares_ends_on_a_peak_of_length_scales(kernel: str) -> None:
 def test_relevance_is_climbed_from_where_the_family_without_it_has_ended() -> None:
     support, model = two_rings(), Model("logistic", "laplace")
     family = named_family("rbf", support)
-    base = Search(support, 0, family, LabelLogLoss(("plug_in",)))
+    base = Search(support, 0, family, LabelLogLoss("plug_in"))
     learnt = learn_relevance(support, weighted_by(family.build(1.0)), 0.1)
     weighted = replace(family, relevance=learnt)
-    search = Search(support, 1, weighted, LabelLogLoss(("plug_in",)), base)
+    search = Search(support, 1, weighted, LabelLogLoss("plug_in"), base)
     of_base = base.candidates((model,))
     best = max(of_base, key=lambda one: one.objective)
     first = search.candidates((model,), of_base)[0]

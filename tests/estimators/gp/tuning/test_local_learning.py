@@ -11,7 +11,7 @@ from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.rows.labelled_rows import merge_rows
 from sureshot.estimators.rows.support import Support
 
-OBJECTIVE = LabelLogLoss(("plug_in",))
+OBJECTIVE = LabelLogLoss("plug_in")
 
 
 def waves(n: int, wrong: float, copies: int = 1) -> Support:

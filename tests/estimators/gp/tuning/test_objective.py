@@ -100,7 +100,7 @@ def smooth_and_noise(n_noise: int) -> Numbers:
 
 def tuned(rows: Numbers, average: bool, relevance: bool = False) -> tuple[Choice, ...]:
     families = tuple(replace(named_family(name, rows), per_column=name == "rbf") for name in NAMES)
-    objective = LogDensity(("plug_in",))
+    objective = LogDensity("plug_in")
     return tune(rows, families, (LEAST_SQUARES,), objective, np.random.default_rng(0), None, average, relevance)
 
 
@@ -133,6 +133,6 @@ def test_numbers_are_averaged_and_their_columns_weighed() -> None:
 
 def test_length_scales_of_numbers_are_learnt_by_nearest_rows() -> None:
     """The column that makes the wave gets the shortest, and noise is about what it is relative to the wave."""
-    learnt = learn("rbf", smooth_and_noise(3), LogDensity(("plug_in",)), 20, seed=0, steps=60)
+    learnt = learn("rbf", smooth_and_noise(3), LogDensity("plug_in"), 20, seed=0, steps=60)
     assert float(learnt.lengthscale[0]) < 0.5 * float(learnt.lengthscale[1:].min())
     assert 0.02 < learnt.noise < 0.5

@@ -162,11 +162,11 @@ def test_rows_are_scored_by_the_weights_that_have_not_seen_them(rule: Any) -> No
     plain = named_family("rbf", support)
     family = replace(plain, relevance=Relevance(torch.ones(x.shape[1]), 1.0, left_out, folds))
     logistic, regression = Model("logistic", "laplace"), LEAST_SQUARES
-    (found,), _ = Search(support, 0, family, LabelLogLoss(("integral",)))._score(logistic, 0.5, 3.0, [None] * 3)
-    mixed = Search(support, 0, family, LabelLogLoss((rule,)))._regress(regression, 0.5, "integral")
+    found, _ = Search(support, 0, family, LabelLogLoss("integral"))._score(logistic, 0.5, 3.0, [None] * 3)
+    mixed = Search(support, 0, family, LabelLogLoss(rule))._regress(regression, 0.5, "integral")
     for fold, weights in enumerate(left_out):
-        alone = Search(support, 0, replace(plain, column_weights=weights), LabelLogLoss(("integral",)))
-        (expected,), _ = alone._score(logistic, 0.5, 3.0, [None])
+        alone = Search(support, 0, replace(plain, column_weights=weights), LabelLogLoss("integral"))
+        expected, _ = alone._score(logistic, 0.5, 3.0, [None])
         torch.testing.assert_close(found.pointwise[folds == fold], expected.pointwise[folds == fold])
     assert torch.isfinite(mixed.pointwise).all()
 

@@ -16,7 +16,7 @@ from sureshot.estimators.rows.support import Support
 
 def candidate(pointwise: torch.Tensor) -> Candidate:
     model = Model("softmax", "laplace")
-    return Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, pointwise, float(pointwise.sum()))
+    return Candidate(0, 1.0, 1.0, model, 1.0, pointwise, float(pointwise.sum()))
 
 
 @pytest.mark.parametrize(("gain", "wins"), [(1.5, False), (2.5, True)])
@@ -42,7 +42,7 @@ def searches(n: int, *names: str) -> list[Search]:
     x = np.random.default_rng(0).normal(size=(n, 2))
     ones = torch.ones(n, dtype=torch.float64)
     support = Support(torch.from_numpy(x), torch.from_numpy((x.prod(1) > 0).astype(int)), ones, 2, ones, ones)
-    return [Search(support, k, named_family(name, support), LabelLogLoss(("plug_in",))) for k, name in enumerate(names)]
+    return [Search(support, k, named_family(name, support), LabelLogLoss("plug_in")) for k, name in enumerate(names)]
 
 
 def test_the_best_families_by_least_squares_are_climbed() -> None:

@@ -22,7 +22,7 @@ from sureshot.estimators.rows.spectral_scaling import SpectralScaling
 from sureshot.estimators.rows.support import Support
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
-OBJECTIVE = LabelLogLoss(("plug_in",))
+OBJECTIVE = LabelLogLoss("plug_in")
 
 
 def rows(n: int, varies: float, noise: float = 0.3, width: int = 42) -> tuple[np.ndarray, np.ndarray]:

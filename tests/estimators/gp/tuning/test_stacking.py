@@ -82,7 +82,7 @@ def test_rows_count_with_the_scales_that_were_chosen_without_them() -> None:
     priors = [-0.1, -0.2, 0.0, -3.0]
     model = Model("softmax", "laplace")
     candidates = [
-        Candidate(0, 1.0, 1.0, model, "plug_in", 1.0, row, float(row.sum()) + prior)
+        Candidate(0, 1.0, 1.0, model, 1.0, row, float(row.sum()) + prior)
         for row, prior in zip(pointwise, priors, strict=True)
     ]
     found = cross_fitted([candidates], usable, folds)[0]

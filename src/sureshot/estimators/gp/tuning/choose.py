@@ -1,4 +1,4 @@
-"""Choosing kernel, scales, likelihood, predictive rule and temperature together, from the rows themselves.
+"""Choosing kernel, scales, likelihood and temperature together, from the rows themselves.
 
 Every candidate is scored by its objective (`Objective`), the log predictive probability of left-out targets as a rule,
 plus a weak log prior that decides where rows cannot (one example per class). Two kinds of candidates compete:
@@ -10,12 +10,12 @@ plus a weak log prior that decides where rows cannot (one example per class). Tw
 
 With `relevance` the best family is also tried with a length-scale for each column. The best of each family and
 likelihood are averaged, with weights by left-out rows (`stacking`); families that are not climbed take part by least
-squares alone. Of few rows every family takes part by every rule at its natural scales, too (`Search.untuned`), and of
-very few nothing else does: what ten rows prefer is luck. Embeddings have an average of two kernels (`of_directions`).
+squares alone. Of few rows every family takes part at its natural scales, too (`Search.untuned`), and of very few
+nothing else does: what ten rows prefer is luck. Embeddings have an average of two kernels (`of_directions`).
 
-Where one candidate is to be chosen, another than the default (the first model and rule) must win by more than two
-standard errors of the paired difference. One is the usual rule (Breiman et al. 1984), but the winner here is the best
-of many. Where only some classes are compared, least squares cannot win: classes hide each other from it.
+Where one candidate is to be chosen, another than the default (the first model) must win by more than two standard
+errors of the paired difference. One is the usual rule (Breiman et al. 1984), but the winner here is the best of many.
+Where only some classes are compared, least squares cannot win: classes hide each other from it.
 
 Many rows are tuned on a stratified subset. All rows then find weights of an average and its temperature.
 """
@@ -52,7 +52,6 @@ from sureshot.estimators.gp.tuning.stacking import (
 from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import FEW_ROWS, Support, tuning_part
 from sureshot.kernels import Scale
-from sureshot.likelihoods.base import PredictiveRule
 from sureshot.progress import report, stage, tracked
 
 MAX_CLIMBS = 3  # families that are tried with Laplace's method where one setting is chosen
@@ -67,8 +66,7 @@ class Choice:
 
     kernel: Scale  # with its length-scale and output scale
     model: Model
-    rule: PredictiveRule
-    temperature: float  # latents are divided by it before the rule is applied
+    temperature: float  # latents are divided by it before the predictive rule is applied
     score: float  # mean leave-one-out log probability in nats; NaN where no row could be left out
     column_weights: Tensor | None = None  # (D,), of the chosen family
     ranks: Ranks | None = None  # of the chosen family
@@ -162,13 +160,11 @@ class _Tuning:
         return weighted, searches
 
     def _untuned(self, searches: list[Search]) -> list[Candidate]:
-        """All families at their natural scales, of few rows; of very few on ranks and by every rule, too."""
-        if self.subset.n_able >= SOME_ROWS:
-            return []
+        """All families at their natural scales, of few rows; of very few on ranks, too."""
         few = self.subset.n_able < FEW_ROWS
-        tried = [search for search in searches if few or search.family.ranks is None]
-        found = itertools.chain.from_iterable(search.untuned(self.models[0]) for search in tried)
-        return [candidate for candidate in found if few or candidate.rule == "plug_in"]
+        if self.subset.n_able >= SOME_ROWS or (not few and self.objective.rule != "plug_in"):
+            return []
+        return [search.untuned(self.models[0]) for search in searches if few or search.family.ranks is None]
 
     def _climbed(self, searches: list[Search]) -> list[list[Candidate]]:
         """The candidates of each, at once but for those that begin where another has ended."""
@@ -187,22 +183,16 @@ class _Tuning:
     ) -> Weighted:
         """Of what was climbed, what least squares finds of the other families, and the untuned."""
         candidates = list(itertools.chain.from_iterable(found))
-        exact = [model for model in self.models if model.scheme.is_exact and "plug_in" in self.objective.rules]
+        exact = [model for model in self.models if model.scheme.is_exact and self.objective.rule == "plug_in"]
         for model, search in itertools.product(exact, searches):
             candidates += [] if search in climbing else search.least_squares(model)
         return averaged(candidates, self.subset, most_members(len(self.support.y)), untuned)
 
     def _single(self, candidates: list[Candidate]) -> Candidate:
-        """The best, if it is clearly better than the default, the first model by the first rule."""
-        if self.subset.n_present < self.support.n_present:  # which favours least squares
-            candidates = [one for one in candidates if one.model.likelihood == self.models[0].likelihood]
-        best: dict[tuple[str, str], Candidate] = {}
-        for candidate in candidates:
-            key = (candidate.model.likelihood, candidate.rule)
-            if key not in best or candidate.objective > best[key].objective:
-                best[key] = candidate
-        default = best[(self.models[0].likelihood, self.objective.rules[0])]
-        return default if self.objective.by_evidence else choose(list(best.values()), default, self.subset.usable)
+        """The best, if it is clearly better than the default, the first model."""
+        default = _best([one for one in candidates if one.model.likelihood == self.models[0].likelihood])
+        of_some = self.subset.n_present < self.support.n_present  # classes, which favours least squares
+        return default if of_some or self.objective.by_evidence else choose(candidates, default, self.subset.usable)
 
 
 def averaged(candidates: list[Candidate], support: Support, most: int, untuned: list[Candidate]) -> Weighted:
@@ -234,7 +224,7 @@ def of_directions(searches: list[Search], model: Model, support: Support) -> Wei
     if not support.can_select_kernels:
         return [(1.0, climbed)]
     bent = max(searches[1:], key=lambda search: search.best_regression().objective)
-    found = [climbed, _best(bent.at(model, bent.best_lengthscale(), climbed.output_scale))]
+    found = [climbed, bent.at(model, bent.best_lengthscale(), climbed.output_scale)]
     regressed = [search.least_squares(search.objective.regression) for search in (first, bent)]
     scores = cross_fitted(regressed, support.usable, support.folds())
     weights = stacking_weights(scores, support.usable, most_members(len(support.y)))
@@ -264,7 +254,6 @@ def _choices(weighted: Weighted, families: Sequence[Family], usable: Tensor) -> 
         Choice(
             kernel=scaled(family.build(chosen.lengthscale), chosen.output_scale),
             model=chosen.model,
-            rule=chosen.rule,
             temperature=chosen.temperature,
             score=float((usable * chosen.pointwise).sum()) / total if total else math.nan,
             column_weights=family.column_weights,

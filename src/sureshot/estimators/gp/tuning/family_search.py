@@ -51,7 +51,6 @@ class Candidate:
     lengthscale: float
     output_scale: float
     model: Model
-    rule: PredictiveRule
     temperature: float
     pointwise: Tensor  # (N,), zero where the row cannot be left out
     objective: float  # what the search maximises, in nats over all rows
@@ -118,10 +117,10 @@ class Search:
         for model in models:
             if not model.scheme.is_exact:
                 found += self.climb(model, *self._start(model, of_base))
-            elif "plug_in" in self.objective.rules:
+            elif self.objective.rule == "plug_in":
                 found += self.least_squares(model)
             else:
-                found += [self._regress(model, value, self.objective.rules[0]) for value in self.family.lengthscales]
+                found += [self._regress(model, value, self.objective.rule) for value in self.family.lengthscales]
         return found
 
     def best_lengthscale(self) -> float:
@@ -174,30 +173,30 @@ class Search:
         return self._regressions[place]
 
     def climb(self, model: Model, start: float, output_scale: float) -> list[Candidate]:
-        """Walk uphill on the lattice from a length-scale and an output scale; every visited point, for every rule."""
+        """Walk uphill on the lattice from a length-scale and an output scale; every visited point."""
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
         if model.sites_see_labels and not self.objective.by_evidence:
             scales = tuple(scale for scale in scales if scale <= DEFAULT_OUTPUT_SCALE)  # larger ones only look better
         position = _nearest(lengths, start), _nearest(scales, output_scale)
-        visited: dict[Place, list[Candidate]] = {}
+        visited: dict[Place, Candidate] = {}
         duals = self._prior_duals()
 
         def objective(at: Place) -> float:
             nonlocal duals
             if at not in visited:
                 visited[at], duals = self._score(model, lengths[at[0]], scales[at[1]], duals)
-            return max(candidate.objective for candidate in visited[at])
+            return visited[at].objective
 
         can_choose = self.support.can_select_kernels or self.objective.by_evidence
         _uphill(position, (len(lengths), len(scales)), _STEPS if can_choose else (), objective)
-        return [candidate for candidates in visited.values() for candidate in candidates]
+        return list(visited.values())
 
-    def untuned(self, model: Model) -> list[Candidate]:
-        """Every rule at natural scales, of which leave-one-out predictions choose the temperature only."""
+    def untuned(self, model: Model) -> Candidate:
+        """At natural scales, of which leave-one-out predictions choose the temperature only."""
         return self.at(model, self.family.natural_lengthscale, UNTUNED_OUTPUT_SCALE)
 
-    def at(self, model: Model, lengthscale: float, output_scale: float) -> list[Candidate]:
-        """Every rule at these scales."""
+    def at(self, model: Model, lengthscale: float, output_scale: float) -> Candidate:
+        """At these scales."""
         return self._score(model, lengthscale, output_scale, self._prior_duals())[0]
 
     def _prior_duals(self) -> list[Tensor | None]:
@@ -207,8 +206,9 @@ class Search:
 
     def _score(
         self, model: Model, lengthscale: float, output_scale: float, starts: list[Tensor | None]
-    ) -> tuple[list[Candidate], list[Tensor | None]]:
-        support, effort = self.support, Effort.MEANS if self.objective.rules == ("plug_in",) else Effort.FULL
+    ) -> tuple[Candidate, list[Tensor | None]]:
+        support, rule = self.support, self.objective.rule
+        effort = Effort.MEANS if rule == "plug_in" else Effort.FULL
         fits = [
             self.objective.condition(
                 model, basis * math.sqrt(output_scale), support, Request(effort, TUNING_TOLERANCE, dual=start)
@@ -221,17 +221,12 @@ class Search:
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD) + _log_normal(
             output_scale, DEFAULT_OUTPUT_SCALE, OUTPUT_SCALE_SPREAD
         )
-        candidates = []
-        for rule in self.objective.rules:
-            (temperature,), (pointwise,) = self.objective.score(
-                model, rule, latents, support, self.family.default_temperature
-            )
-            by_rows = float((support.usable * pointwise).sum()) + log_prior
-            value = fits[0].log_evidence if self.objective.by_evidence else by_rows
-            candidates.append(
-                Candidate(self.index, lengthscale, output_scale, model, rule, float(temperature), pointwise, value)
-            )
-        return candidates, [fit.dual for fit in fits]
+        usual = self.family.default_temperature
+        (temperature,), (pointwise,) = self.objective.score(model, rule, latents, support, usual)
+        by_rows = float((support.usable * pointwise).sum()) + log_prior
+        value = fits[0].log_evidence if self.objective.by_evidence else by_rows
+        found = Candidate(self.index, lengthscale, output_scale, model, float(temperature), pointwise, value)
+        return found, [fit.dual for fit in fits]
 
     def _regress(
         self,
@@ -257,7 +252,6 @@ class Search:
             lengthscale,
             scale,
             replace(model, noise=ratios[best] * scale),
-            rule,
             float(temperatures[best]),
             pointwise[best],
             float(values[best]),

@@ -41,7 +41,7 @@ class LeftOutLatents(NamedTuple):
 class Objective(ABC):
     """How latents of left-out rows predict targets, and how good the predictions are."""
 
-    rules: tuple[PredictiveRule, ...]  # from latents to predictions, the default first
+    rule: PredictiveRule  # from latents to predictions
     by_evidence: bool = False  # whether the evidence compares settings; left-out rows then fit temperatures only
 
     regression: ClassVar[Model]  # in closed form, by which kernels are compared
