@@ -22,6 +22,9 @@ from sureshot.estimators.rows.support import Support, sampled_rows
 MOST_JUDGES = 4000
 """Left-out rows, evenly chosen, that weigh members of which some see nearest rows only."""
 
+LEAST_WEIGHT = 0.03
+"""Of a member of many rows: less says too little for the time that it takes of every prediction."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -59,7 +62,8 @@ class Judged:
         own = self.support.y[None]
         scores = torch.stack([log_probability(part.gather(0, own)[0]) for part in self._known])
         weights = stacking_weights(scores, self.support.usable, len(self.members))
-        kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] > 0]
+        kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] >= LEAST_WEIGHT]
+        weights /= weights[kept].sum()
         members = tuple(self.members[k].weighing(float(weights[k])) for k in kept)
         return replace(self, members=members, left_out=tuple(self.left_out[k] for k in kept))
 
