@@ -46,7 +46,7 @@ def test_a_row_more_beside_a_refit(benchmark: Any, one_thread: None, n_classes: 
 @pytest.mark.benchmark(timer=time.process_time)
 @pytest.mark.parametrize("likelihood", ["least_squares", "softmax", "logistic"])
 def test_a_row_more_of_many_beside_the_fit(benchmark: Any, one_thread: None, likelihood: str) -> None:
-    """15,000 rows of ten columns by 1000 inducing inputs, and the prediction behind the update."""
+    """15,000 rows of ten columns by 500 inducing inputs, and the prediction behind the update."""
     n = 15_000
     x, y = make_classification(
         n + 10, 10, n_informative=6, n_classes=2 if likelihood == "logistic" else 3, random_state=0

@@ -45,18 +45,22 @@ class NearestRows:
     queries beside it, by a matrix product that rounds differently: each row has a small distance more, all its own.
     """
 
-    x: Tensor  # (N, D) float32
-    tie: Tensor  # (N,) float32, from 0 to 1
+    keys: Tensor  # (N, D + 1) float32, the small distance last
 
     @classmethod
     def of(cls, x: Tensor, lots: Tensor) -> NearestRows:
         """Rows (N, D) in units of length-scales, each with a number (N,) from 0 to 1 that is all its own."""
-        return cls(rounded(x), lots.float())
+        return cls(torch.cat([rounded(x), TIE * lots.float().unsqueeze(-1)], 1))
+
+    @property
+    def x(self) -> Tensor:
+        """The rows (N, D), `rounded`."""
+        return self.keys[:, :-1]
 
     @cached_property
     def _search(self) -> Callable[[np.ndarray, int], np.ndarray]:
         """From queries (Q, D + 1) and a number to places (Q, number)."""
-        keys = torch.cat([self.x, TIE * self.tie.unsqueeze(-1)], 1).numpy()
+        keys = self.keys.numpy()
         if len(keys) > ROWS_IN_LISTS and find_spec("faiss") is not None:
             return _by_lists(keys)
         if len(keys) > ROWS_IN_LISTS:
@@ -67,7 +71,7 @@ class NearestRows:
     def nearest(self, queries: Tensor, count: int) -> Tensor:
         """Places (Q, count) of the rows nearest to `rounded` queries (Q, D), the nearest first."""
         keys = torch.cat([queries, queries.new_zeros(len(queries), 1)], 1)
-        return torch.from_numpy(self._search(keys.numpy(), min(count, len(self.x))))
+        return torch.from_numpy(self._search(keys.numpy(), min(count, len(self.keys))))
 
 
 def _by_lists(keys: np.ndarray) -> Callable[[np.ndarray, int], np.ndarray]:
