@@ -16,7 +16,7 @@ _REQUIRED = (
     *("typer", "rich", "matplotlib", "jinja2", "pillow", "threadpoolctl", "joblib"),
 )
 _OPTIONAL = {
-    "faiss": "the nearest of many rows: python -m pip install 'sureshot[large]'",
+    "faiss-cpu": "the nearest of many rows: python -m pip install 'sureshot[large]'",
     "pyarrow": "reading Parquet files: python -m pip install 'sureshot[parquet]'",
     "tensorboard": "training.tensorboard = true: python -m pip install 'sureshot[tensorboard]'",
 }

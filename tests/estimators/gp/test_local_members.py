@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sureshot import GPClassifier
-from sureshot.estimators.gp import fitting
+from sureshot.estimators.gp import fitting, judged
 from sureshot.estimators.gp.leaving import features_of
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.tuning import local_learning
@@ -174,6 +174,7 @@ def average() -> Iterator[GPClassifier]:
     """Global members see half of the rows, local ones all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "EXACT_LIMIT", 200)
+        patch.setattr(judged, "LEAST_WEIGHT", 0.0)
         patch.setattr(local_learning, "STEPS", 40)
         yield GPClassifier(n_inducing=17).fit(X, Y)
 
