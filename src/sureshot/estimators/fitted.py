@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sureshot.estimators.outliers import as_they_are, scalings_for
-from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merge_rows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds
@@ -40,12 +40,18 @@ class TrainingSet:
     @cached_property
     def rows(self) -> LabelledRows:
         """All labelled rows as the reader keeps them, with the weights that they came with, equal ones merged."""
-        if self.given is not None:
-            return self.given
+        return self._merged[0] if self.given is None else self.given
+
+    @cached_property
+    def _merged(self) -> tuple[LabelledRows, np.ndarray]:
         assert self.known is not None
         assert self.came is not None
-        every = joined_rows(self.known.distinct_rows, self.came)
-        return merge_rows(every.x, every.y, every.weight)
+        return merged_rows(joined_rows(self.known.distinct_rows, self.came))
+
+    @property
+    def places(self) -> np.ndarray | None:
+        """Where among the rows those are that were known, then those that `came`; None where some may have gone."""
+        return None if self.given is not None else self._merged[1]
 
     @property
     def column_names(self) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ A row more or less is one more or fewer among those that may be near; nothing el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.tuning.objective import label_link
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.gaussian.local_regression import local_regression, local_regression_without
 from sureshot.kernels import Expression, Scale
@@ -43,6 +43,20 @@ class LocalMember(Member):
         noise, found = plan.model.noise / weight, NearestRows.of(_inputs(plan, rows.x), aligned(rows.lots))
         nearest = NearestNeighbours(_in_units(plan.kernel), found, noise, plan.local.n_neighbours)
         return cls(plan, nearest, label_link(y, weight, n_classes))
+
+    def with_rows(self, rows: LabelledRows, places: np.ndarray | None, n_classes: int) -> LocalMember:
+        """Of these rows, where `places` of those that it has and of those that came are known: see `TrainingSet`."""
+        known = self.neighbours.rows
+        if places is None or len(places) < len(rows.y) or rows.y.size < len(known.keys):
+            return LocalMember.of(self.plan, rows, n_classes)
+        came = np.unique(places[len(known.keys) :])
+        some = part_of(rows, came)
+        keys = known.keys.new_empty(len(rows.y), known.keys.shape[1])
+        keys[torch.from_numpy(places[: len(known.keys)])] = known.keys
+        keys[torch.from_numpy(came)] = NearestRows.of(_inputs(self.plan, some.x), aligned(some.lots)).keys
+        y, weight = aligned(rows.y), aligned(rows.weight)
+        noise, link = self.plan.model.noise / weight, label_link(y, weight, n_classes)
+        return replace(self, neighbours=replace(self.neighbours, rows=NearestRows(keys), noise=noise), link=link)
 
     @property
     def kernel(self) -> Expression:

@@ -70,19 +70,23 @@ def _of_the_same_classes(known: GPFitted, training: TrainingSet, settings: Setti
     """Whether the same classes have rows as before, with weights that follow the same rule."""
     if not np.array_equal(known.classes, training.classes) or known.class_weight != settings.class_weight:
         return False
-    return np.array_equal(np.unique(known.rows.y), np.unique(training.rows.y))
+    before, now = (np.bincount(rows.y, minlength=len(training.classes)) > 0 for rows in (known.rows, training.rows))
+    return np.array_equal(before, now)
 
 
 def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, known: GPFitted) -> GPFitted:
     """The posteriors of all rows, everything else as it is; scores of left-out rows are not known until a fit."""
     n_classes = len(training.classes)
+    whole = len(known.learnt.y) == len(known.rows.y) and len(rows.y) == len(training.rows.y)
+    places = training.places if whole else None  # classes of no weight are not among the rows that are learnt from
     members: list[Member] = []
     seen: tuple[Scaling, Support] | None = None
     for member in known.members:
         plan = member.plan
-        if not isinstance(member, GlobalMember):
-            members.append(LocalMember.of(plan, rows, n_classes))
+        if isinstance(member, LocalMember):
+            members.append(member.with_rows(rows, places, n_classes))
             continue
+        assert isinstance(member, GlobalMember)
         before, now = (sample_of(part, plan.share) for part in (known.weighted, rows))
         if plan.share < 1 and same_rows(before, now):
             members.append(member)
