@@ -31,6 +31,7 @@ from sureshot.progress import tracked
 
 STEPS, POOL = 120, 3000
 BATCH, LEAST_BATCH, ENTRIES = 256, 16, 2**21  # rows of a step, fewer where neighbours would have more cells
+FEWER = 2  # times as few neighbours as predict choose settings as good, in half the time
 SEARCHED = (0, 8, 20, 40, 70)  # steps at which candidates are sought
 RATE, DECAYS, _SMALLEST = 0.1, (0.9, 0.99), 1e-8
 NOISE, NOISE_SPREAD = 0.1, 1.5  # median and spread of the log of the noise's prior
@@ -75,7 +76,7 @@ def learn(
     pool = (support.usable > 0).nonzero().squeeze(-1)
     pool = pool[torch.randperm(len(pool), generator=generator)[:POOL]]
     drawn, total = support.usable[pool], float(support.usable.sum())
-    count = min(n_neighbours + 1, len(x))
+    count = min(max(1, n_neighbours // FEWER) + 1, len(x))
     batch = max(LEAST_BATCH, min(BATCH, ENTRIES // (count * width)))
     point, first, second = start.clone().requires_grad_(), torch.zeros_like(start), torch.zeros_like(start)
     for step in tracked(range(steps), "learning length-scales", steps):
