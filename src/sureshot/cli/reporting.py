@@ -208,6 +208,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             shown, others = model.members_[:_MOST_MEMBERS], model.members_[_MOST_MEMBERS:]
             parts = [
                 f"{m.weight:.2f} {m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}"
+                f"{f' by {m.n_neighbours} nearest rows' if m.n_neighbours else ''}"
                 f"{', columns by relevance' if m.relevance else ''}{', integral' if m.rule == 'integral' else ''}"
                 for m in shown
             ]

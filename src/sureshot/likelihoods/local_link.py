@@ -56,10 +56,10 @@ class LabelLink(LocalLink):
 
     def logits(self, gain: float | Tensor, doubt: float | Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Of classes (..., C), by means (..., C) and variances (...)."""
-        return self.frequency.to(mean.dtype).log() + gain * mean * (1 + doubt * variance).rsqrt().unsqueeze(-1)
+        return self.frequency.to(mean).log() + gain * mean * (1 + doubt * variance).rsqrt().unsqueeze(-1)
 
     def latents(
         self, gain: float | Tensor, doubt: float | Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Means (..., C) and variances (...) of Gaussian latents whose softmax has about these probabilities."""
-        return self.frequency.to(mean.dtype).log() + gain * mean, MACKAY * doubt * variance
+        return self.frequency.to(mean).log() + gain * mean, MACKAY * doubt * variance

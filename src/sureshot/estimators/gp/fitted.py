@@ -33,6 +33,7 @@ class EnsembleMember(NamedTuple):
     ranks: bool  # whether the kernel sees normal scores of the columns' ranks
     relevance: bool  # whether columns have length-scales of their own
     rule: PredictiveRule
+    n_neighbours: int | None = None  # rows that it sees of each query; None: all that it has
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class GPFitted(ClassFitted):
                 plan.scaling.ranks is not None,
                 plan.scaling.relevance is not None,
                 plan.rule,
+                None if plan.local is None else plan.local.n_neighbours,
             )
             for member in self.members
             for plan in [member.plan]

@@ -41,7 +41,7 @@ class Judged:
         place, asked = sampled_rows(self.support, MOST_JUDGES)
         of_rows = [None if part is None else part[:, place] for part in self.left_out]
         seen = np.flatnonzero(rows.lots < self.members[0].plan.share) if self.members else np.arange(len(rows.y))
-        of_rows += [member.probabilities_left_out(rows, torch.from_numpy(seen)[place]).mT for member in local]
+        of_rows += [member.probabilities_left_out(rows, torch.from_numpy(seen)[place.cpu()]).mT for member in local]
         members = (*self.members, *local)
         order = sorted(range(len(members)), key=lambda k: -members[k].plan.weight)
         return Judged(tuple(members[k] for k in order), tuple(of_rows[k] for k in order), asked, self.by_half, True)

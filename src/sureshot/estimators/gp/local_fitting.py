@@ -51,5 +51,6 @@ def _plan(settings: Settings, name: str, scaling: Scaling, support: Support) -> 
     if len(inverse) > 1:
         scaling = replace(scaling, relevance=(inverse / size).numpy())
     kernel = Scale(torch.ones((), dtype=torch.float64), local_kernel(name, aligned(size.reciprocal()[None])))
+    kernel = kernel.to(settings.device)
     model, local = replace(LEAST_SQUARES, noise=learnt.noise), Locality(settings.n_neighbours, *learnt.link)
     return Plan(scaling, kernel, model, "plug_in", 1.0, math.nan, local=local)

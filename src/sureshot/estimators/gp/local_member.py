@@ -30,7 +30,10 @@ from sureshot.likelihoods.local_link import LabelLink
 
 @dataclass(frozen=True)
 class LocalMember(Member):
-    """The regressions' targets are labels less the frequencies of the classes."""
+    """The regressions' targets are labels less the frequencies of the classes.
+
+    Neighbours are found, and regressed on, by the processor; answers go to the device of the plan.
+    """
 
     neighbours: NearestNeighbours
     link: LabelLink
@@ -106,7 +109,7 @@ class LocalMember(Member):
         self, queries: Tensor, without: Leaving | None, place: Tensor, share: Tensor, temperature: float, n_classes: int
     ) -> Tensor:
         """Rows that are no neighbours change nothing; in the place of a neighbour no other comes in."""
-        n_rows, found = len(self.neighbours.noise), []
+        place, share, n_rows, found = place.cpu(), share.cpu(), len(self.neighbours.noise), []
         for _, near, problem in self.neighbours.around(self._inputs(queries), entries=n_classes):
             targets = self.link.targets(near)
             logits = self._logits(*_moments(local_regression(problem, targets)))
@@ -117,7 +120,7 @@ class LocalMember(Member):
             changed = local_regression_without(problem, targets, query, slot[query, entry], share[entry])
             every[query, entry] = self._logits(*_moments(changed))
             found.append(torch.softmax(every / temperature, -1))
-        return torch.cat(found)
+        return torch.cat(found).to(self.plan.device)
 
     def _inputs(self, queries: Tensor) -> Tensor:
         return _inputs(self.plan, queries.numpy())
@@ -130,7 +133,7 @@ class LocalMember(Member):
         around = self.neighbours.around(queries, own, share, len(self.link.frequency))
         found = [_moments(local_regression(problem, self.link.targets(place))) for _, place, problem in around]
         mean, variance = zip(*found, strict=True)
-        return torch.cat(mean), torch.cat(variance)
+        return torch.cat(mean).to(self.plan.device), torch.cat(variance).to(self.plan.device)
 
     def _logits(self, mean: Tensor, variance: Tensor) -> Tensor:
         assert self.plan.local is not None
@@ -143,7 +146,7 @@ class LocalMember(Member):
 
 def _inputs(plan: Plan, kept: np.ndarray) -> Tensor:
     """Rows as they are kept, in units of length-scales."""
-    return kernel_inputs(kept, plan.scaling, plan.device) / _leaf(plan.kernel).lengthscale
+    return kernel_inputs(kept, plan.scaling, torch.device("cpu")) / _leaf(plan.kernel).lengthscale
 
 
 def _in_units(kernel: Scale) -> Expression:
@@ -152,8 +155,8 @@ def _in_units(kernel: Scale) -> Expression:
 
 
 def _leaf(kernel: Scale) -> Any:
-    """The leaf of a local member's kernel."""
-    return kernel.base_kernel
+    """The leaf of a local member's kernel, for the processor."""
+    return kernel.base_kernel.to("cpu")
 
 
 def _moments(found: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
