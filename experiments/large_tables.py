@@ -184,7 +184,7 @@ def load(name: str, data_root: Path | None) -> tuple[pd.DataFrame, np.ndarray]:
     if name in SIMULATED:
         return simulated(SIMULATED[name], SIMULATED_ROWS)
     if name in STREAMS:
-        x, y = load_stream(name, data_root)
+        x, y = load_stream(name, data_root, every_column=True)
         return pd.DataFrame(x).add_prefix("x"), y.astype(str)
     path = data_file(f"{'uci' if name in UCI else 'large'}/{name}.csv.gz", data_root, "with a column label")
     table = load_table(path, "label", mixed=True, text_labels=True)
@@ -218,9 +218,9 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
             f"At most {settings.most_rows} rows to learn from, and {MOST_TEST_ROWS} to test on or a quarter, drawn at "
             f"random with the classes' frequencies, {len(settings.seeds)} times; means over the draws on which all "
             "methods have a result. One thread; defaults, but for early stopping. `GPClassifier` gets the DataFrame as "
-            "it is read, boosting text as categories, the forest one-hot columns and filled gaps. Of elec2 the columns "
-            f"date and nswprice are left out. Simulated sets have {SIMULATED_ROWS} rows, and 10 informative columns of "
-            "20. Probabilities are clipped at 1e-6."
+            "it is read, boosting text as categories, the forest one-hot columns and filled gaps. Rows of elec2 and "
+            f"noaa_weather come shuffled, with all their columns. Simulated sets have {SIMULATED_ROWS} rows, and 10 "
+            "informative columns of 20. Probabilities are clipped at 1e-6."
         ),
         tables=(*tables, *slope_tables(pd.DataFrame([row for row in rows if row["protocol"] == "slope"]))),
         config=settings,

@@ -104,10 +104,12 @@ def prequential_step(learner: BatchLearner, x: np.ndarray, y: np.ndarray, first:
     return {**found, "seconds": found["predict_seconds"] + found["learn_seconds"]}
 
 
-def load_stream(name: str, root: Path | None, rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The first rows of a stream, or all."""
+def load_stream(
+    name: str, root: Path | None, rows: int | None = None, every_column: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of a stream, or all; in time order without columns that tell the time or leak."""
     with np.load(data_file(f"streams/{name}.npz", root, "with arrays X, y and feature_names")) as data:
-        kept = ~np.isin(data["feature_names"], DROPPED.get(name, ()))
+        kept = ~np.isin(data["feature_names"], () if every_column else DROPPED.get(name, ()))
         return data["X"][:rows][:, kept].astype(np.float64), data["y"][:rows].astype(np.int64)
 
 
