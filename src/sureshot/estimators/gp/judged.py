@@ -23,7 +23,7 @@ MOST_JUDGES = 4000
 """Left-out rows, evenly chosen, that weigh members of which some see nearest rows only."""
 
 LEAST_WEIGHT = 0.03
-"""Of a member of many rows: less says too little for the time that it takes of every prediction."""
+"""Of a member beside local ones: less says too little for the time that it takes of every prediction."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Judged:
         own = self.support.y[None]
         scores = torch.stack([log_probability(part.gather(0, own)[0]) for part in self._known])
         weights = stacking_weights(scores, self.support.usable, len(self.members))
-        kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] >= LEAST_WEIGHT]
+        least = LEAST_WEIGHT if any(isinstance(member, LocalMember) for member in self.members) else 0.0
+        kept = [k for k in weights.argsort(descending=True, stable=True).tolist() if weights[k] > least]
         weights /= weights[kept].sum()
         members = tuple(self.members[k].weighing(float(weights[k])) for k in kept)
         return replace(self, members=members, left_out=tuple(self.left_out[k] for k in kept))
