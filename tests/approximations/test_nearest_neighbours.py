@@ -67,6 +67,15 @@ def test_what_is_near_does_not_hang_on_the_queries_beside() -> None:
         assert alone[0].sort().values.tolist() == together[number].sort().values.tolist()
 
 
+def test_which_of_equally_far_rows_are_near_does_not_hang_on_their_order() -> None:
+    grid = torch.cartesian_prod(*[torch.arange(6.0, dtype=torch.float64)] * 3)
+    lots, queries = torch.rand(len(grid), generator=torch.Generator().manual_seed(0)), rounded(grid[::20])
+    order = torch.randperm(len(grid), generator=torch.Generator().manual_seed(1))
+    found = NearestRows.of(grid, lots).nearest(queries, 12)
+    shuffled = order[NearestRows.of(grid[order], lots[order]).nearest(queries, 12)]
+    assert found.sort().values.tolist() == shuffled.sort().values.tolist()
+
+
 def test_fewer_rows_than_neighbours_copies_and_cells_out_of_range() -> None:
     x = torch.zeros(4, 2, dtype=torch.float64)
     x[3] = 1e300
