@@ -13,7 +13,7 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
 from sureshot.estimators.gp.leaving import Leaving, OfSample, leaving
-from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.member import Member, doubts
 from sureshot.estimators.gp.posterior_arrays import pack_posterior
 from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import WeightSpace
@@ -24,8 +24,6 @@ from sureshot.gaussian.posterior import LatentMoments, Posterior, leave_one_out
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.schemes import Conditioned, Request
 from sureshot.kernels import Expression
-
-_SMALLEST_VARIANCE = 1e-300
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class GlobalMember(Member):
 
     def _deviations(self, top: Tensor, variance: Tensor) -> Tensor:
         common = self.plan.model.prior_mean if self.plan.model.training_likelihood.translation_invariant else 0.0
-        return -(top - common) / variance.clamp_min(_SMALLEST_VARIANCE).sqrt()
+        return doubts(top - common, variance)
 
     def _with_posterior(self, posterior: Posterior) -> GlobalMember:
         """Where the values of rows are features already."""

@@ -18,7 +18,7 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
 from sureshot.estimators.gp.leaving import Leaving
-from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.member import Member, doubts
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.tuning.objective import label_link
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
@@ -77,7 +77,8 @@ class LocalMember(Member):
         return mean, variance.unsqueeze(-1).expand_as(mean)
 
     def outlier_scores(self, queries: Tensor, n_classes: int) -> Tensor:
-        return _doubts(*self._regressed(self._inputs(queries)))
+        mean, variance = self._regressed(self._inputs(queries))
+        return doubts(mean.amax(1), variance)
 
     def average_and_entropy(
         self, queries: Tensor, temperature: float, n_classes: int, noise: float
@@ -91,7 +92,7 @@ class LocalMember(Member):
 
     def left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
         mean, variance = self.regressed_without_themselves(rows, torch.arange(len(rows.y)))
-        return torch.softmax(self._logits(mean, variance) / temperature, 1), _doubts(mean, variance)
+        return torch.softmax(self._logits(mean, variance) / temperature, 1), doubts(mean.amax(1), variance)
 
     def probabilities_left_out(self, rows: LabelledRows, place: Tensor) -> Tensor:
         """Class probabilities (M, C) of labelled rows at places (M,), each without itself."""
@@ -162,8 +163,3 @@ def _leaf(kernel: Scale) -> Any:
 def _moments(found: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Mean and variance, by mean and what is explained of the prior variance."""
     return found[0], (1 - found[1]).clamp_min(0)
-
-
-def _doubts(mean: Tensor, variance: Tensor) -> Tensor:
-    """Minus the means of the most likely classes in standard deviations, (Q,)."""
-    return -mean.amax(1) / variance.clamp_min(1e-300).sqrt()

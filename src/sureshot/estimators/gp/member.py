@@ -13,6 +13,13 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.kernels import Expression
 
+_SMALLEST_VARIANCE = 1e-300
+
+
+def doubts(top: Tensor, variance: Tensor) -> Tensor:
+    """Minus latent means (Q,) of the most likely classes in standard deviations."""
+    return -top / variance.clamp_min(_SMALLEST_VARIANCE).sqrt()
+
 
 @dataclass(frozen=True)
 class Member(ABC):

@@ -79,6 +79,7 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
     n_classes = len(training.classes)
     whole = len(known.learnt.y) == len(known.rows.y) and len(rows.y) == len(training.rows.y)
     places = training.places if whole else None  # classes of no weight are not among the rows that are learnt from
+    moved = _seen_by_globals(known, rows) if known.globals else None
     members: list[Member] = []
     seen: tuple[Scaling, Support] | None = None
     for member in known.members:
@@ -86,17 +87,16 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
         if isinstance(member, LocalMember):
             members.append(member.with_rows(rows, places, n_classes))
             continue
-        assert isinstance(member, GlobalMember)
-        before, now = (sample_of(part, plan.share) for part in (known.weighted, rows))
-        if plan.share < 1 and same_rows(before, now):
+        if moved is None:
             members.append(member)
             continue
+        assert isinstance(member, GlobalMember)
+        now, place = moved
         if seen is None or plan.scaling is not seen[0]:
             seen = plan.scaling, Support.of(now, n_classes, plan.scaling, plan.device)
         support = seen[1]
         check_memory(settings, plan, support)
         with threads_for(len(support.y)), torch.no_grad():
-            place = torch.from_numpy(places_among(before.x, now.x))
             basis = _kept_basis(member, support, place) or basis_of(settings, plan, support)
             start = Start(member, known.classes, training.classes)
             found = condition_on(settings, plan, support, basis, start, Effort.MODE)
@@ -109,6 +109,18 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
         left_out=None,
     )
+
+
+def _seen_by_globals(known: GPFitted, rows: LabelledRows) -> tuple[LabelledRows, torch.Tensor] | None:
+    """Of these rows those that global members see, and where they are among those that are known, -1: a new one.
+
+    None where a part of the rows is all that these members see, and it is as before.
+    """
+    share = known.globals[0].plan.share
+    before, now = (sample_of(part, share) for part in (known.weighted, rows))
+    if share < 1 and same_rows(before, now):
+        return None
+    return now, torch.from_numpy(places_among(before.x, now.x))
 
 
 def _kept_basis(member: GlobalMember, support: Support, place: torch.Tensor) -> Basis | None:
