@@ -6,7 +6,7 @@ A row more or less is one more or fewer among those that may be near; nothing el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,15 @@ class LocalMember(Member):
     @classmethod
     def of(cls, plan: Plan, rows: LabelledRows, n_classes: int) -> LocalMember:
         """Of labelled rows with the weights that they are learnt with."""
+        return cls._seeing(plan, _nearest(plan, rows), rows, n_classes)
+
+    @classmethod
+    def _seeing(cls, plan: Plan, nearest: NearestRows, rows: LabelledRows, n_classes: int) -> LocalMember:
         assert plan.local is not None
         y, weight = aligned(rows.y), aligned(rows.weight)
-        noise, found = plan.model.noise / weight, NearestRows.of(_inputs(plan, rows.x), aligned(rows.lots))
-        nearest = NearestNeighbours(_in_units(plan.kernel), found, noise, plan.local.n_neighbours)
-        return cls(plan, nearest, label_link(y, weight, n_classes))
+        noise, kernel = plan.model.noise / weight, _in_units(plan.kernel)
+        found = NearestNeighbours(kernel, nearest, noise, plan.local.n_neighbours)
+        return cls(plan, found, label_link(y, weight, n_classes))
 
     def with_rows(self, rows: LabelledRows, places: np.ndarray | None, n_classes: int) -> LocalMember:
         """Of these rows, where `places` of those that it has and of those that came are known: see `TrainingSet`."""
@@ -53,13 +57,10 @@ class LocalMember(Member):
         if places is None or len(places) < len(rows.y) or rows.y.size < len(known.keys):
             return LocalMember.of(self.plan, rows, n_classes)
         came = np.unique(places[len(known.keys) :])
-        some = part_of(rows, came)
         keys = known.keys.new_empty(len(rows.y), known.keys.shape[1])
         keys[torch.from_numpy(places[: len(known.keys)])] = known.keys
-        keys[torch.from_numpy(came)] = NearestRows.of(_inputs(self.plan, some.x), aligned(some.lots)).keys
-        y, weight = aligned(rows.y), aligned(rows.weight)
-        noise, link = self.plan.model.noise / weight, label_link(y, weight, n_classes)
-        return replace(self, neighbours=replace(self.neighbours, rows=NearestRows(keys), noise=noise), link=link)
+        keys[torch.from_numpy(came)] = _nearest(self.plan, part_of(rows, came)).keys
+        return LocalMember._seeing(self.plan, NearestRows(keys), rows, n_classes)
 
     @property
     def kernel(self) -> Expression:
@@ -148,6 +149,10 @@ class LocalMember(Member):
 def _inputs(plan: Plan, kept: np.ndarray) -> Tensor:
     """Rows as they are kept, in units of length-scales."""
     return kernel_inputs(kept, plan.scaling, torch.device("cpu")) / _leaf(plan.kernel).lengthscale
+
+
+def _nearest(plan: Plan, rows: LabelledRows) -> NearestRows:
+    return NearestRows.of(_inputs(plan, rows.x), aligned(rows.lots))
 
 
 def _in_units(kernel: Scale) -> Expression:
