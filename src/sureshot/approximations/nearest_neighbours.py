@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -119,29 +119,45 @@ class NearestNeighbours:
         own: Tensor | None = None,  # (Q,), where the queries are among the rows
         share: Tensor | None = None,  # (Q,), of their own weight that is left out
         entries: int = 1,  # numbers that are wanted of each query and neighbour
+        hides: Callable[[Tensor, Tensor], Tensor] | None = None,  # of queries (B,) among the rows, rows (B, K): which
     ) -> Iterator[Neighbourhoods]:
         """By blocks, each query without itself if it is one of the rows."""
         count = min(self.count + (own is not None), len(self.noise))
         for block in blocks(len(queries), count * max(count, entries), 4 * IN_CACHE):
             asked = rounded(queries[block])
-            place = self.places(asked, count)
+            hidden = None if hides is None or own is None else partial(hides, own[block])
+            place = self.places(asked, count, hidden)
             noise = self.noise[place]
+            if hidden is not None:
+                noise = torch.where(hidden(place), OFF * noise, noise)
             if own is not None and share is not None:
                 noise = noise_without(noise, place == own[block, None], share[block, None])
             beside = self.rows.x[place].double() - asked.double().unsqueeze(1)
             yield Neighbourhoods(block, place, local_problem(self.kernel, beside, noise))
 
-    def places(self, queries: Tensor, count: int) -> Tensor:
+    def places(
+        self,
+        queries: Tensor,
+        count: int,
+        hidden: Callable[[Tensor], Tensor] | None = None,  # which of rows at places (Q, K) do not count
+    ) -> Tensor:
         """Of the nearest rows under the kernel, (Q, count), the nearest first, for `rounded` queries."""
-        if isinstance(self.kernel, Stationary):
+        if isinstance(self.kernel, Stationary) and hidden is None:
             return self.rows.nearest(queries, count)
         place = self.rows.nearest(queries, CANDIDATES * count)
-        return place.gather(1, nearest_by(self.kernel, self.rows.x[place] - queries.unsqueeze(1), count))
+        beside = self.rows.x[place] - queries.unsqueeze(1)
+        chosen = nearest_by(self.kernel, beside, count, None if hidden is None else hidden(place))
+        return place.gather(1, chosen)
 
 
-def nearest_by(kernel: Expression, x: Tensor, count: int) -> Tensor:
-    """Which of candidates (B, M, D), relative to their query, the kernel finds most like it, (B, count)."""
-    return cross_values(kernel, x).topk(min(count, x.shape[1]), -1).indices
+def nearest_by(kernel: Expression, x: Tensor, count: int, hidden: Tensor | None = None) -> Tensor:
+    """Which of candidates (B, M, D), relative to their query, the kernel finds most like it, (B, count).
+
+    Those that are hidden (B, M) come last.
+    """
+    values = cross_values(kernel, x)
+    values = values if hidden is None else values.masked_fill(hidden, -1.0)
+    return values.topk(min(count, x.shape[1]), -1).indices
 
 
 def cross_values(kernel: Expression, x: Tensor) -> Tensor:

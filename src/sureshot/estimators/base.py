@@ -32,6 +32,7 @@ from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
 from sureshot.estimators.classes.targets import LabelledData, check_targets, read_labelled
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merge_rows, same_rows
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
@@ -52,6 +53,8 @@ class IncrementalClassifier(Answers):
     verbose: bool
     class_weight: Any = None  # this and the next of estimators that have no such argument
     class_prior: Any = "support"
+    time: Any = None
+    window: Any = None
     _formats: ClassVar[tuple[Format, ...]]
 
     @abstractmethod
@@ -97,7 +100,7 @@ class IncrementalClassifier(Answers):
                 f"{classes.tolist()[0]!r}. partial_fit takes one class, and others later."
             )
         if mask is None or mask.all():  # nothing sets any apart
-            rows, row_ids = _merged(data, codes, names)
+            rows, row_ids = self._merged(data, codes, names)
             return TrainingSet(data.reader, data.columns, classes, rows, data.checked, row_ids=row_ids)
         parts = [merge_rows(data.kept[part], codes[part], data.weight[part]) for part in (~mask, mask)]
         is_unseen = np.repeat([False, True], [len(part.y) for part in parts])
@@ -140,7 +143,14 @@ class IncrementalClassifier(Answers):
         return self._extend(X, y, classes, sample_weight, row_id)
 
     def _extend(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, row_id: Any, keep_settings: bool = True
+        self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        sample_weight: Any,
+        row_id: Any,
+        keep_settings: bool = True,
+        retunes: bool = False,
     ) -> Self:
         known: ClassFitted | None = self._fitted if self.__sklearn_is_fitted__() else None
         reader = self._reader() if known is None else known.reader
@@ -152,22 +162,37 @@ class IncrementalClassifier(Answers):
         grown = extend_classes(None if known is None else known.classes, arriving)
         codes = class_numbers(grown, data.labels)
         if known is None:
-            rows, row_ids = _merged(data, codes, names)
+            rows, row_ids = self._merged(data, codes, names)
             return self._commit(
                 TrainingSet(data.reader, data.columns, grown, rows, data.checked, row_ids=row_ids), None
             )
-        if names is None and known.row_ids is None:
-            new = merge_rows(data.kept, codes, data.weight)
-            training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new)
+        reader, clock, window = data.reader, data.reader.clock, check_window(self.window, self.time)
+        new = merge_rows(data.kept, codes, data.weight)
+        if names is None and known.row_ids is None and window is None:
+            training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new, retunes=retunes)
             return self._commit(training, known, keep_settings)
         came, before = _as_they_came(data, codes, names), known.distinct_rows
-        rows, row_ids = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names).merged()
+        arrived = clock.place if clock is not None and clock.counted else None
+        together = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names, arrived)
+        if window is not None and clock is not None:
+            together = together.latest(clock.place, window)
+        rows, row_ids = together.merged()
         nothing_new = len(grown) == len(known.classes) and same_rows(before, rows)
         if names is not None and keep_settings and nothing_new and known.class_arguments == self._class_arguments:
-            self._fitted = replace(known, row_ids=row_ids)
+            self._fitted = replace(known, row_ids=row_ids, reader=reader)
             return self
-        training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids)
+        training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids, came=new, retunes=retunes)
         return self._commit(training, known, keep_settings)
+
+    def _merged(
+        self, data: LabelledData, codes: np.ndarray, names: np.ndarray | None
+    ) -> tuple[LabelledRows, RowIds | None]:
+        """The rows of a first call, those that count and are not too old, equal ones as one."""
+        window, clock = check_window(self.window, self.time), data.reader.clock
+        if names is None and window is None:
+            return merge_rows(data.kept, codes, data.weight), None
+        came = _as_they_came(data, codes, names)
+        return (came if window is None or clock is None else came.latest(clock.place, window)).merged()
 
     def _checked_ids(self, row_id: Any, n_rows: int, known: ClassFitted | None) -> np.ndarray | None:
         """Ids of rows, where the estimator keeps rows."""
@@ -453,13 +478,6 @@ def _as_they_came(data: LabelledData, codes: np.ndarray, names: np.ndarray | Non
     """The rows that count, with class numbers and ids if there are any."""
     rows = LabelledRows(data.kept, codes, data.weight)
     return RowsAsTheyCame.of(rows, None if names is None else names[data.counted])
-
-
-def _merged(data: LabelledData, codes: np.ndarray, names: np.ndarray | None) -> tuple[LabelledRows, RowIds | None]:
-    """The same, equal rows as one."""
-    if names is None:
-        return merge_rows(data.kept, codes, data.weight), None
-    return _as_they_came(data, codes, names).merged()
 
 
 def _random_state(given: Any) -> np.random.RandomState:

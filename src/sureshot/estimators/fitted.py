@@ -36,6 +36,7 @@ class TrainingSet:
     row_ids: RowIds | None = None  # of the rows; None: none has an id
     known: Fitted | None = None
     came: LabelledRows | None = None  # equal ones merged
+    retunes: bool = False  # whether settings are chosen anew once answers are worse than was promised
 
     @cached_property
     def rows(self) -> LabelledRows:
@@ -92,7 +93,12 @@ class Fitted:
 
     def scalings(self, x: np.ndarray) -> tuple[Scaling, ...]:
         """Maps of columns under which distances of rows (N, D) count, as the reader keeps them."""
-        return scalings_for(x) if self.reader.has_columns else (as_they_are(x.shape[1]),)
+        if not self.reader.has_columns:
+            return (as_they_are(x.shape[1]),)
+        if self.reader.clock is not None:  # a row is not unlike all others for being new
+            x = x.copy()
+            x[:, self.reader.clock.place] = 0.0
+        return scalings_for(x)
 
     @property
     def has_directions(self) -> bool:

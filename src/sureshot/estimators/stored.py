@@ -64,7 +64,8 @@ class Stored:
         """What the estimator had learnt from."""
         assert self.reader is not None
         kinds = check_kinds(argument_from_json(self.arguments["columns"]))
-        return TrainingSet(replace(self.reader, kinds=kinds), self.columns, self.classes, self.rows, None)
+        reader = replace(self.reader, kinds=kinds, time=self.arguments.get("time"))
+        return TrainingSet(reader, self.columns, self.classes, self.rows, None)
 
 
 @dataclass(frozen=True)

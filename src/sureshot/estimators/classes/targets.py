@@ -45,11 +45,14 @@ def read_labelled(
     labels = check_targets(y, len(checked))
     weight = check_weights(sample_weight, checked)
     counted = weight > 0
+    reader = reader.timed(X, checked.shape[1]) if columns is None else reader
     if columns is not None and isinstance(X, pd.DataFrame) and isinstance(reader, TableReader):
         reader.check_filled(X, counted)
     kept = reader.keep(checked, fitting=True)[counted]
     weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
-    return LabelledData(reader, checked, kept, labels[counted], weight[counted], found, counted, weightless)
+    return LabelledData(
+        reader.after(len(checked)), checked, kept, labels[counted], weight[counted], found, counted, weightless
+    )
 
 
 def check_targets(y: Any, n_rows: int) -> np.ndarray:

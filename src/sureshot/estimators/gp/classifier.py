@@ -21,7 +21,7 @@ from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights
+from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights, check_choice
 from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
@@ -101,6 +101,14 @@ class GPClassifier(IncrementalClassifier):
     columns : "auto" or dict, default="auto"
         Kinds of a DataFrame's columns by name: "number", "category", "date", "text" or "ignore". "auto" finds out those
         that are not named.
+    time : str or int, optional
+        What tells the time where classes and columns drift: "arrival", the order in which rows are learnt from, or a
+        column of numbers or dates by name (of an array by number). Rows are then predicted by nearest rows, of which
+        late ones are nearer, and settings are chosen by how rows are predicted from those before them. With "arrival"
+        `predict` asks about rows that come now.
+    window : float, optional
+        Rows older than this are forgotten as others come: so many rows for "arrival", else in units of the time's
+        column, days for dates.
     verbose : bool, default=False
         Report progress and the remaining time on standard error, every ten seconds.
 
@@ -187,6 +195,8 @@ class GPClassifier(IncrementalClassifier):
         device: str = "auto",
         n_jobs: int | None = None,
         columns: str | Mapping[str, str] = "auto",
+        time: str | int | None = None,
+        window: float | None = None,
         verbose: bool = False,
     ) -> None:
         self.kernel = kernel
@@ -211,6 +221,8 @@ class GPClassifier(IncrementalClassifier):
         self.device = device
         self.n_jobs = n_jobs
         self.columns = columns
+        self.time = time
+        self.window = window
         self.verbose = verbose
 
     kernel_ = FittedAttribute("kernel")
@@ -241,7 +253,7 @@ class GPClassifier(IncrementalClassifier):
         y: Labels,
         classes: Labels | None = None,
         sample_weight: Weights | None = None,
-        retune: bool = False,
+        retune: bool | str = False,
         *,
         row_id: Labels | None = None,
     ) -> Self:
@@ -261,9 +273,11 @@ class GPClassifier(IncrementalClassifier):
             Further classes to make room for; one without rows predicts from its prior.
         sample_weight : array (n,), optional
             As in `fit`.
-        retune : bool, default=False
-            Choose all settings anew from all rows. This also happens, with a line in the log, if a row lies too far
-            outside all others for them. What was learnt of a DataFrame's columns stays.
+        retune : bool or "auto", default=False
+            Choose all settings anew from all rows. "auto" does so once the latest rows, as they are predicted before
+            they are learnt from, lose more than left-out rows had promised, by three standard errors. It also happens,
+            with a line in the log, if a row lies too far outside all others for the settings. What was learnt of a
+            DataFrame's columns stays.
         row_id : array (n,), optional
             A row with a known id replaces the row that had it, and removes it if its weight is 0 and that of another is
             not. Without ids, rows that are sent twice count twice.
@@ -274,7 +288,9 @@ class GPClassifier(IncrementalClassifier):
             With ``classes_`` sorted anew.
         """
         self._refuse_precomputed("partial_fit", "larger")
-        return self._extend(X, y, classes, sample_weight, row_id, keep_settings=not retune)
+        retunes = check_choice("retune", retune, (True, False, "auto"))
+        keep = retunes == "auto" or not retunes
+        return self._extend(X, y, classes, sample_weight, row_id, keep, retunes == "auto")
 
     def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
         self._refuse_precomputed("forget", "smaller")
@@ -287,7 +303,9 @@ class GPClassifier(IncrementalClassifier):
     def _reader(self) -> Reader:
         if not is_precomputed(self.kernel):
             sparse = self.kernel if isinstance(self.kernel, str) and self.kernel in SPARSE_KERNELS else None
-            return TableReader.of(self.columns, sparse)
+            return TableReader.of(self.columns, sparse, self.time)
+        if self.time is not None:
+            raise ValueError(f"time={self.time!r} does not go with kernel='precomputed', where X is the kernel matrix.")
         if check_kinds(self.columns):
             raise ValueError("columns does not go with kernel='precomputed', where X is the kernel matrix.")
         return MatrixReader()

@@ -15,6 +15,7 @@ from torch import Tensor
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.gp.ensemble import Ensemble
+from sureshot.estimators.gp.following import Followed
 from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member
@@ -42,7 +43,8 @@ class LeftOutScores:
 
     accuracy: float
     balanced_accuracy: float  # the mean of the classes'
-    nll: float  # in nats
+    nll: float  # in nats,
+    spread: float  # and its standard deviation from row to row
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class GPFitted(ClassFitted):
     left_out: LeftOutScores | None = field(default=None, kw_only=True)  # where probabilities of left-out rows are known
     chosen_by: tuple[int, int] = field(default=(0, 0), kw_only=True)  # how many rows, of how many classes; 0: unknown
     class_weight: Any = field(default=None, kw_only=True)  # the argument that was learnt with
+    followed: Followed = field(default=Followed(math.nan), kw_only=True)  # by rows that came
 
     @property
     def outgrown(self) -> int:
@@ -183,6 +186,8 @@ class GPFitted(ClassFitted):
             found[plan.scaling.kept] += plan.weight * (
                 1.0 if plan.scaling.relevance is None else plan.scaling.relevance
             )
+        clock = self.reader.clock
+        found = found[:-1] if clock is not None and clock.counted else found
         return found if self.reader.encoder is None else self.reader.encoder.by_source(found)
 
     @property

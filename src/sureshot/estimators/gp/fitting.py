@@ -15,6 +15,7 @@ from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
+from sureshot.estimators.gp.following import Followed
 from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.judged import Judged
 from sureshot.estimators.gp.local_fitting import local_members
@@ -53,16 +54,17 @@ def fit(settings: Settings, training: TrainingSet) -> GPFitted:
     n_classes = len(training.classes)
     plans: list[tuple[Plan, Support]] = []
     local: list[LocalMember] = []
-    scaling = columns_scaling(settings, rows, training.column_names)
+    clock = training.reader.clock
+    scaling = columns_scaling(settings, rows, training.column_names, clock)
     with stage(0.0, CHOSEN):
-        beside_local = _has_local_members(settings, rows)
-        if settings.approximation != NEAREST_NEIGHBOURS:
+        beside_local = clock is not None or _has_local_members(settings, rows)
+        if settings.approximation != NEAREST_NEIGHBOURS and clock is None:
             most = MOST_OF_AN_INPUT * _inducing_inputs(settings)
             share = min(1.0, most / len(rows.y)) if beside_local else 1.0
             chosen = choose_plans(settings, sample_of(rows, share), n_classes, matrix, scaling, beside_local)
             plans = [(replace(plan, share=share), support) for plan, support in chosen]
         if beside_local:
-            local = local_members(settings, rows, n_classes, scaling)
+            local = local_members(settings, rows, n_classes, scaling, clock)
     with stage(CHOSEN, 1.0):
         fitted = fit_members(settings, plans, local, rows, training)
     chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
@@ -132,6 +134,7 @@ def fit_members(
         weight_of_class=frequencies,
         class_weight=settings.class_weight,
         left_out=scores,
+        followed=Followed(-score) if scores is None else Followed(scores.nll, scores.spread),
     )
 
 

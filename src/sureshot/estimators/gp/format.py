@@ -21,6 +21,7 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
+from sureshot.estimators.gp.following import Followed
 from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.member import Member
@@ -72,6 +73,7 @@ class StoredGP(Stored):
     label_noise: float
     left_out: LeftOutScores | None
     chosen_by: tuple[int, int]
+    followed: Followed
     class_weight: Any
 
     def check_parts(self) -> None:
@@ -91,7 +93,7 @@ def _own(fitted: GPFitted) -> dict[str, Any]:
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
     return {
-        **{name: getattr(fitted, name) for name in ("score", "left_out", "chosen_by")},
+        **{name: getattr(fitted, name) for name in ("score", "left_out", "chosen_by", "followed")},
         "members": tuple(_stored(member, fitted) for member in fitted.members),
         "label_noise": fitted.predictor.label_noise,
         "class_weight": argument_to_json("class_weight", fitted.class_weight),
@@ -146,6 +148,7 @@ def _fitted(stored: StoredGP) -> GPFitted:
         predictor=Ensemble(members, len(stored.classes), stored.label_noise),
         score=stored.score,
         weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(stored.classes)),
+        followed=stored.followed,
         left_out=stored.left_out,
         chosen_by=stored.chosen_by,
         class_weight=class_weight,

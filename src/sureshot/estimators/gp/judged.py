@@ -20,7 +20,7 @@ from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.support import Support, sampled_rows
 
 MOST_JUDGES = 4000
-"""Left-out rows, evenly chosen, that weigh members of which some see nearest rows only."""
+"""Left-out rows, evenly chosen or the latest, that weigh members of which some see nearest rows only."""
 
 LEAST_WEIGHT = 0.03
 """Of a member beside local ones: less says too little for the time that it takes of every prediction."""
@@ -38,7 +38,8 @@ class Judged:
 
     def joined_by(self, local: Sequence[LocalMember], rows: LabelledRows) -> Judged:
         """With members that see nearest rows, and no more judges than their predictions take time for."""
-        place, asked = sampled_rows(self.support, MOST_JUDGES)
+        past = local[0].past(rows)
+        place, asked = sampled_rows(self.support, MOST_JUDGES, None if past is None else past.order)
         of_rows = [None if part is None else part[:, place] for part in self.left_out]
         seen = np.flatnonzero(rows.lots < self.members[0].plan.share) if self.members else np.arange(len(rows.y))
         of_rows += [member.probabilities_left_out(rows, torch.from_numpy(seen)[place.cpu()]).mT for member in local]
@@ -97,4 +98,6 @@ class Judged:
         of_class = [torch.bincount(support.y, part, minlength=support.n_classes) for part in (share * right, share)]
         recall = (of_class[0] / of_class[1])[of_class[1] > 0]
         of_label = log_probability(p.gather(0, support.y[None])[0])
-        return LeftOutScores(float(share @ right), float(recall.mean()), -float(share @ of_label))
+        nll = -float(share @ of_label)
+        spread = float(share @ (of_label + nll).square()) ** 0.5
+        return LeftOutScores(float(share @ right), float(recall.mean()), nll, spread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from sureshot.computing.layout import aligned
@@ -14,7 +15,8 @@ from sureshot.estimators.gp.plan import Locality, Plan, columns_ranks
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.local_learning import learn, local_kernel
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
-from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
+from sureshot.estimators.rows.clock import Clock, Past
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.support import Support
 from sureshot.kernels import Scale
@@ -26,10 +28,17 @@ OF_COLUMNS, OF_RANKS = "matern32", "laplacian"
 MOST_LEARNT = 100_000  # rows that settings are learnt from, as each search for neighbours takes as long as there are
 
 
-def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scaling: Scaling) -> list[LocalMember]:
+def local_members(
+    settings: Settings, rows: LabelledRows, n_classes: int, scaling: Scaling, clock: Clock | None
+) -> list[LocalMember]:
     """Two for an average, one of a kernel that is named."""
     cpu = torch.device("cpu")
     some = sample_of(rows, min(1.0, MOST_LEARNT / len(rows.y)))
+    past = None
+    if clock is not None:
+        assert scaling.time is not None
+        some = part_of(rows, np.argsort(rows.x[:, clock.place], kind="stable")[-MOST_LEARNT:])
+        past = Past.of(some.x[:, clock.place], some.lots, clock.batch, scaling.time, clock.counted)
     support = Support.of(some, n_classes, scaling, cpu)
     if not settings.averages:
         kinds = [(OF_COLUMNS if settings.kernel == "auto" else settings.kernel, scaling)]
@@ -40,17 +49,22 @@ def local_members(settings: Settings, rows: LabelledRows, n_classes: int, scalin
     for number, (name, own) in enumerate(kinds):
         with stage(number / len(kinds), (number + 1) / len(kinds)):
             seen = support if own is scaling else Support.of(some, n_classes, own, cpu)
-            found.append(LocalMember.of(_plan(settings, name, own, seen), rows, n_classes))
+            found.append(LocalMember.of(_plan(settings, name, own, seen, past, clock), rows, n_classes))
     return found
 
 
-def _plan(settings: Settings, name: str, scaling: Scaling, support: Support) -> Plan:
-    learnt = learn(name, support, LabelLogLoss("plug_in"), settings.n_neighbours, settings.seed)
+def _plan(
+    settings: Settings, name: str, scaling: Scaling, support: Support, past: Past | None, clock: Clock | None
+) -> Plan:
+    learnt = learn(name, support, LabelLogLoss("plug_in"), settings.n_neighbours, settings.seed, past=past)
     inverse = learnt.lengthscale.reciprocal()
     size = inverse.square().mean().sqrt()
     if len(inverse) > 1:
         scaling = replace(scaling, relevance=(inverse / size).numpy())
     kernel = Scale(torch.ones((), dtype=torch.float64), local_kernel(name, aligned(size.reciprocal()[None])))
     kernel = kernel.to(settings.device)
-    model, local = replace(LEAST_SQUARES, noise=learnt.noise), Locality(settings.n_neighbours, *learnt.link)
+    gain, doubt = learnt.link
+    model, local = replace(LEAST_SQUARES, noise=learnt.noise), Locality(settings.n_neighbours, gain, doubt)
+    if clock is not None:
+        local = replace(local, batch=clock.batch, counted=clock.counted)
     return Plan(scaling, kernel, model, "plug_in", 1.0, math.nan, local=local)

@@ -21,6 +21,7 @@ from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member, doubts
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.tuning.objective import label_link
+from sureshot.estimators.rows.clock import Past
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.gaussian.local_regression import local_regression, local_regression_without
@@ -102,7 +103,18 @@ class LocalMember(Member):
     def regressed_without_themselves(self, rows: LabelledRows, place: Tensor) -> tuple[Tensor, Tensor]:
         """Means (M, C) and variances (M,) of labelled rows at places (M,)."""
         share = aligned(rows.left_out_shares)[place]
-        return self._regressed(self.neighbours.rows.x[place], place, share)
+        known, past = self.neighbours.rows.x, self.past(rows)
+        if past is None:
+            return self._regressed(known[place], place, share)
+        return self._regressed(past.asked(known, place), place, share, past)
+
+    def past(self, rows: LabelledRows) -> Past | None:
+        """What each of its rows is predicted from, where time matters."""
+        local, scaling = self.plan.local, self.plan.scaling
+        if local is None or local.batch is None or scaling.time is None:
+            return None
+        times = rows.x[:, scaling.kept[scaling.time]]
+        return Past.of(times, rows.lots, local.batch, scaling.time, local.counted)
 
     def leaving(self, rows: LabelledRows, n_classes: int) -> Leaving | None:
         return None
@@ -129,10 +141,11 @@ class LocalMember(Member):
 
     @torch.no_grad()
     def _regressed(
-        self, queries: Tensor, own: Tensor | None = None, share: Tensor | None = None
+        self, queries: Tensor, own: Tensor | None = None, share: Tensor | None = None, past: Past | None = None
     ) -> tuple[Tensor, Tensor]:
         """Means (Q, C) and variances (Q,)."""
-        around = self.neighbours.around(queries, own, share, len(self.link.frequency))
+        hides = None if past is None else past.hides
+        around = self.neighbours.around(queries, own, share, len(self.link.frequency), hides)
         found = [_moments(local_regression(problem, self.link.targets(place))) for _, place, problem in around]
         mean, variance = zip(*found, strict=True)
         return torch.cat(mean).to(self.plan.device), torch.cat(variance).to(self.plan.device)

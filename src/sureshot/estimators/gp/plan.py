@@ -19,6 +19,7 @@ from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Choice, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.tuning.spectral import clear_spectral_scaling
+from sureshot.estimators.rows.clock import Clock
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
@@ -44,10 +45,13 @@ class Locality:
     n_neighbours: int
     gain: float
     doubt: float
+    batch: int | None = None  # see `Past`; None: time does not matter
+    counted: bool = False  # whether time is their number
 
     def check_parts(self) -> None:
         """ValueError for numbers that are none."""
-        if self.n_neighbours < 1 or not 0 < self.gain < math.inf or not 0 < self.doubt < math.inf:
+        positive = all(0 < number < math.inf for number in (self.n_neighbours, self.gain, self.doubt))
+        if not positive or (self.batch is not None and self.batch < 0):
             raise ValueError("malformed settings of nearest neighbours")
 
 
@@ -223,11 +227,15 @@ def columns_ranks(support: Support) -> Ranks | None:
     return ranks if ranks.bends(x) else None
 
 
-def columns_scaling(settings: Settings, rows: LabelledRows, names: Sequence[str] | None) -> Scaling:
+def columns_scaling(
+    settings: Settings, rows: LabelledRows, names: Sequence[str] | None, clock: Clock | None = None
+) -> Scaling:
     """Of the columns (D,), whose `names` are for messages."""
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
     scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
+    if clock is not None:
+        scaling = scaling.with_time(clock.place, rows.x[:, clock.place])
     mention_constant(scaling, rows.x, names)
     mention_wild(scaling, rows.x, names)
     return scaling

@@ -28,8 +28,8 @@ from sureshot.likelihoods.base import PredictiveRule
 OBJECTIVES = ("auto", "leave_one_out", "evidence", None)
 APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS)
 
-BESIDE = ("random_state", "columns", "verbose")
-"""Arguments that are no setting of a fit: its seed, how rows are read, what is said meanwhile."""
+BESIDE = ("random_state", "columns", "time", "window", "verbose")
+"""Arguments that are no setting of a fit: its seed, how rows are read and kept, what is said meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,10 @@ class Settings:
         check_choice("objective", given["objective"], OBJECTIVES)
         check_choice("approximation", given["approximation"], APPROXIMATIONS)
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
-        if given["approximation"] == NEAREST_NEIGHBOURS:
-            _check_local(given)
+        if arguments["time"] is not None:
+            _check_local(given, f"time={arguments['time']!r}")
+        elif given["approximation"] == NEAREST_NEIGHBOURS:
+            _check_local(given, f"approximation={NEAREST_NEIGHBOURS!r}")
         if given["predictive"] == "auto":
             given["predictive"] = "plug_in"
         memory_budget(given["memory_limit"])
@@ -141,9 +143,10 @@ def is_precomputed(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel == "precomputed"
 
 
-def _check_local(given: Mapping[str, Any]) -> None:
+def _check_local(given: Mapping[str, Any], what: str) -> None:
     """Refuse what local members do not have."""
     possible = {
+        "approximation": ("auto", NEAREST_NEIGHBOURS),
         "kernel": ("auto", *LOCAL_KERNELS),
         "likelihood": ("auto", GaussianLabels.name),
         "inference": ("auto",),
@@ -152,10 +155,7 @@ def _check_local(given: Mapping[str, Any]) -> None:
     }
     for name, values in possible.items():
         if not (isinstance(given[name], str) and given[name] in values):
-            raise ValueError(
-                f"approximation={NEAREST_NEIGHBOURS!r} goes with {name} {' or '.join(map(repr, values))}; "
-                f"got {given[name]!r}."
-            )
+            raise ValueError(f"{what} goes with {name} {' or '.join(map(repr, values))}; got {given[name]!r}.")
 
 
 def _check_kernel(kernel: Any) -> None:

@@ -34,6 +34,7 @@ from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.inference.schemes import Effort
 from sureshot.kernels import evaluate
+from sureshot.warned import warn
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,15 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
     if lies_far_outside(known, came):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         return fit(settings, training)
+    followed = known.followed
+    if training.retunes or training.reader.clock is not None:
+        followed = followed.after(known, came)
+        if followed.is_worse and training.retunes:
+            logger.info("%s: settings are chosen anew from %d rows", followed.in_words(known), len(training.rows.y))
+            return fit(settings, training)
+        if followed.is_worse and not followed.told:
+            warn(f"{followed.in_words(known)}. retune=True chooses settings anew, retune='auto' whenever this happens.")
+            followed = replace(followed, told=True)
     rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
     before, known = known, known.for_rows(len(training.rows.y))
     if _of_the_same_classes(known, training, settings):
@@ -57,6 +67,7 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
         plans = [keep_plan(member.plan, settings, rows, n_classes, known.calibrated) for member in known.globals]
         local = [LocalMember.of(one.plan, rows, n_classes) for one in known.members if isinstance(one, LocalMember)]
         found = replace(fit_members(settings, plans, local, rows, training, known), chosen_by=known.chosen_by)
+    found = replace(found, followed=followed)
     if found.outgrown > before.outgrown:
         logger.warning(
             "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: retune=True (on the "
@@ -103,6 +114,7 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
             members.append(member_of(settings, plan, basis, found))
     return replace(
         known,
+        reader=training.reader,
         rows=training.rows,
         predictor=replace(known.predictor, members=tuple(members)),
         log_evidence=evidence_of(members),

@@ -124,6 +124,11 @@ class ColumnEncoder:
         """From which column of the frame each of these is, (D,)."""
         return np.repeat(np.arange(len(self.columns)), [len(column.encoded) for column in self.columns])
 
+    def first_of(self, *kinds: str) -> list[tuple[Any, int]]:
+        """The frame's columns of these kinds, with the first of the columns made of each."""
+        starts = np.searchsorted(self.sources, range(len(self.columns)))
+        return [(one.name, int(at)) for one, at in zip(self.columns, starts, strict=True) if one.kind in kinds]
+
     @property
     def kinds(self) -> dict[Any, str]:
         """By name of the frame's column."""

@@ -50,6 +50,7 @@ class Scaling:
     limits: np.ndarray | None = None  # (2, D_kept), least and greatest value of raw inputs: see `limits_of`
     deviations: np.ndarray | None = None  # (D_kept,), standard ones, where `scale` is more: see `with_rare_values`
     spectral: SpectralScaling | None = None
+    time: int | None = None  # of the kept columns that of the time, which goes on: it has no limits, and no ranks
 
     def check_parts(self) -> None:
         """ValueError for parts that do not fit together."""
@@ -71,6 +72,8 @@ class Scaling:
             raise ValueError("ranks of other columns")
         if self.spectral is not None and len(self.spectral.basis) != len(self.kept):
             raise ValueError("directions of other columns")
+        if self.time is not None and not 0 <= self.time < len(self.kept):
+            raise ValueError("the time is none of the columns")
 
     def check_columns(self, n_columns: int) -> None:
         """ValueError if it is of other columns than so many."""
@@ -88,8 +91,18 @@ class Scaling:
         with np.errstate(over="ignore"):
             scaled = within_range((kept - self.mean) / self.scale)
         mapped = scaled if self.ranks is None else self.ranks(scaled)
+        if self.time is not None:
+            mapped[:, self.time] = (x[:, self.kept[self.time]] - self.mean[self.time]) / self.scale[self.time]
         mapped = mapped if self.spectral is None else self.spectral(mapped)
         return mapped if self.relevance is None else mapped * self.relevance
+
+    def with_time(self, place: int, times: np.ndarray) -> Scaling:
+        """The map of columns of which that at a place tells the time, in units of its standard deviation."""
+        others = self.kept != place
+        kept = np.append(self.kept[others], place)
+        mean, scale = np.append(self.mean[others], times.mean()), np.append(self.scale[others], times.std() or 1.0)
+        limits = None if self.limits is None else np.column_stack([self.limits[:, others], [-np.inf, np.inf]])
+        return replace(self, kept=kept, mean=mean, scale=scale, limits=limits, time=len(kept) - 1)
 
     def weighted(self, weights: np.ndarray) -> Scaling:
         """The map followed by a factor for each column."""

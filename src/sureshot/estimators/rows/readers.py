@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from sureshot.data.cells import IGNORE, TEXT, CellError, as_numbers, gaps_of
+from sureshot.data.cells import DATE, IGNORE, NUMBER, TEXT, CellError, as_numbers, gaps_of
 from sureshot.data.checks import listed
 from sureshot.data.remembered import Remembered
+from sureshot.estimators.rows.clock import ARRIVAL, Clock, check_times, clock_for
 from sureshot.estimators.rows.column_kinds import median_of
 from sureshot.estimators.rows.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.rows.sparse_rows import ADVICE, SpannedRows, checked_sparse
@@ -35,6 +36,8 @@ class Reader(ABC):
     """What makes numbers of a DataFrame's columns, where they are not numbers already."""
     reading: Remembered | None = None
     """How the file was read from which the first rows came."""
+    clock: Clock | None = None
+    """What tells the time of rows, where it matters."""
 
     @property
     def has_columns(self) -> bool:
@@ -51,6 +54,14 @@ class Reader(ABC):
 
     def taught(self, X: Any, sample_weight: Any) -> Reader:
         """The reader of all later rows, from those of a first fit; itself, where there is nothing to learn."""
+        return self
+
+    def timed(self, X: Any, n_columns: int) -> Reader:
+        """The reader with what tells the time of a first fit's rows, which have so many columns."""
+        return self
+
+    def after(self, n_rows: int) -> Reader:
+        """The reader when so many rows have come."""
         return self
 
     @abstractmethod
@@ -73,6 +84,8 @@ class TableReader(Reader):
     kernel: str | None = field(default=None, metadata={"stored": False})
     spanned: SpannedRows | None = None  # of sparse rows
     reading: Remembered | None = None
+    time: Any = field(default=None, metadata={"stored": False})  # as stated, see `clock_for`
+    clock: Clock | None = None
 
     def width(self, n_features: int) -> int:
         """The number of columns in which rows are kept; ValueError if they do not fit so many."""
@@ -83,12 +96,15 @@ class TableReader(Reader):
             raise ValueError("what was learnt of the columns does not fit them")
         if self.spanned is not None:
             return self.spanned.width
-        return n_features if self.encoder is None else len(self.encoder.names)
+        width = n_features if self.encoder is None else len(self.encoder.names)
+        if self.clock is not None and self.clock.place >= width + self.clock.counted:
+            raise ValueError("the clock is none of the columns")
+        return width + (self.clock is not None and self.clock.counted)
 
     @classmethod
-    def of(cls, columns: Any, kernel: str | None = None) -> TableReader:
-        """With kinds of columns as the constructor's argument states them, and the kernel that compares sparse rows."""
-        return cls(kinds=check_kinds(columns), kernel=kernel)
+    def of(cls, columns: Any, kernel: str | None = None, time: Any = None) -> TableReader:
+        """With kinds of columns and the time as an estimator's arguments, and the kernel that compares sparse rows."""
+        return cls(kinds=check_kinds(columns), kernel=kernel, time=time)
 
     def taught(self, X: Any, sample_weight: Any) -> Reader:
         """With what X needs: a DataFrame an encoder, sparse rows what they span. Rows of weight zero teach nothing."""
@@ -131,8 +147,20 @@ class TableReader(Reader):
             )
         return replace(self, spanned=spanned)
 
+    def timed(self, X: Any, n_columns: int) -> Reader:
+        if self.time is None:
+            return self
+        if self.spanned is not None:
+            raise ValueError(f"time={self.time!r} does not go with sparse rows: pass a table.")
+        tells = None if self.encoder is None else self.encoder.first_of(NUMBER, DATE)
+        return replace(self, clock=clock_for(self.time, X, n_columns, tells))
+
+    def after(self, n_rows: int) -> Reader:
+        return self if self.clock is None else replace(self, clock=self.clock.after(n_rows))
+
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
         X = with_plain_columns(X)
+        check_times(self.time, X)
         if self.spanned is not None:
             checked, found = checked_sparse(name, X, columns)
             return self.spanned(checked), found
@@ -192,12 +220,17 @@ class TableReader(Reader):
         return filled
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        return self.as_learnt(checked) if fitting else checked
+        rows = self.as_learnt(checked) if fitting else checked
+        return rows if self.clock is None else self.clock.numbered(rows, fitting)
 
     def names_of(self, columns: Columns) -> tuple[str, ...] | None:
         if self.encoder is not None:
-            return self.encoder.names
-        return None if columns.names is None or not self.has_columns else tuple(map(str, columns.names))
+            names = self.encoder.names
+        elif columns.names is None or not self.has_columns:
+            return None
+        else:
+            names = tuple(map(str, columns.names))
+        return (*names, ARRIVAL) if self.clock is not None and self.clock.counted else names
 
     @property
     def has_columns(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numbers
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,8 +84,17 @@ class RowsAsTheyCame:
         unnamed = np.bincount(place[:n_unnamed], self.unnamed.weight, minlength=len(rows.y))
         return rows, RowIds(self.names[order], place[n_unnamed:], named.weight, unnamed.astype(np.float64))
 
-    def with_rows(self, others: RowsAsTheyCame, replaced: np.ndarray | None) -> RowsAsTheyCame:
+    def with_rows(
+        self,
+        others: RowsAsTheyCame,
+        replaced: np.ndarray | None,
+        arrived: int | None = None,  # the column that says when rows arrived: what is corrected does not come anew
+    ) -> RowsAsTheyCame:
         """With others that came later, in place of those of the ids that are replaced."""
+        if arrived is not None and self.names is not None and others.names is not None:
+            x, (_, place, known_place) = others.named.x.copy(), np.intersect1d(others.names, self.names, True, True)
+            x[place, arrived] = self.named.x[known_place, arrived]
+            others = replace(others, named=replace(others.named, x=x))
         known = self if replaced is None else self.without(replaced)
         parts = [names for names in (known.names, others.names) if names is not None]
         return RowsAsTheyCame(
@@ -100,6 +109,13 @@ class RowsAsTheyCame:
             return self
         stays = ~np.isin(self.names, names)
         return RowsAsTheyCame(self.unnamed, part_of(self.named, stays), self.names[stays])
+
+    def latest(self, place: int, window: float) -> RowsAsTheyCame:
+        """Those that are no older than the window, by a column that tells the time."""
+        oldest = max(rows.x[:, place].max(initial=-np.inf) for rows in (self.unnamed, self.named)) - window
+        unnamed, named = (part_of(rows, rows.x[:, place] > oldest) for rows in (self.unnamed, self.named))
+        names = None if self.names is None else self.names[self.named.x[:, place] > oldest]
+        return RowsAsTheyCame(unnamed, named, names)
 
     def of_classes(self, stays: np.ndarray) -> RowsAsTheyCame:
         """Those of the classes that stay, (C,) bool, which are numbered anew."""

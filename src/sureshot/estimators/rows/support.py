@@ -116,10 +116,15 @@ class Support:
         return self.covered > 0.5 or self.n_able >= FEW_ROWS
 
 
-def sampled_rows(support: Support, most: int) -> tuple[Tensor, Support]:
-    """Places of rows that can be left out, evenly chosen if there are more than so many, and the support of these."""
+def sampled_rows(support: Support, most: int, order: Tensor | None = None) -> tuple[Tensor, Support]:
+    """Places of rows that can be left out, and the support of these; if there are more than so many, some.
+
+    Evenly chosen, or the last of an order (N,).
+    """
     rows = (support.usable > 0).nonzero().squeeze(-1)
-    if len(rows) > most:
+    if order is not None:
+        rows = rows[order[rows].argsort()[-most:]].sort().values
+    elif len(rows) > most:
         rows = rows[torch.linspace(0, len(rows) - 1, most, dtype=torch.float32).round().long().unique()]
     return rows, support.part(rows)
 

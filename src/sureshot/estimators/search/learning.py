@@ -186,7 +186,7 @@ def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, L
 
     A row of weight w in the training set is w rows here. Where rows only came, nobody else is looked at.
     """
-    if training.came is not None:
+    if training.given is None and training.came is not None:
         return np.ones(len(fitted.rows.y), dtype=bool), fitted.rows, training.came
     number = {label: k for k, label in enumerate(training.classes.tolist())}
     places = np.array([number.get(label, -1) for label in fitted.classes.tolist()])

@@ -46,4 +46,4 @@ def test_equal_seeds_learn_equally_and_copies_are_one_row() -> None:
 def test_very_wide_rows_share_a_length_scale() -> None:
     wide = waves(40, 0.0)
     wide = Support(wide.x.repeat(1, 150), wide.y, wide.weight, 2, wide.left_out, wide.evidence)
-    assert learn("matern32", wide, OBJECTIVE, 10, seed=0, steps=3).lengthscale.shape == (1,)
+    assert len(learn("matern32", wide, OBJECTIVE, 10, seed=0, steps=3).lengthscale.unique()) == 1
