@@ -16,6 +16,7 @@ from sureshot.cli.wording import as_options
         ("likelihood='logistic' is for two classes", "--likelihood logistic is for two classes"),
         ("a.csv: as another kind (columns={'A b': 'category'})", "a.csv: as another kind (--kind 'A b=category')"),
         ("""another kind (columns={"it's": 'date'})""", """another kind (--kind "it's=date")"""),
+        ("influence compares two classes", "--why: influence compares two classes"),
         ("d.csv: no column 'kernel'", "d.csv: no column 'kernel'"),
     ],
 )

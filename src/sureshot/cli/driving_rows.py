@@ -1,4 +1,4 @@
-"""Tables of a report: which labelled rows drove the answers that are wrong or least sure, and which mislead most."""
+"""Which labelled rows drove answers; as tables of a report, those wrong or least sure, and what misleads most."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sureshot.cli.reading import take
-from sureshot.report import Table
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
     from sureshot.estimators.classes.influence import NamedRows
+    from sureshot.report import Table
 
 N_ANSWERS = 12  # of either kind
 N_DRIVING = 3  # labelled rows for and against each
@@ -75,6 +75,12 @@ class Drivers:
         return Drivers(self.answers + others.answers, misled)
 
 
+def reasons_for(model: IncrementalClassifier, X: Any, n_rows: int) -> list[tuple[Spoke, ...]]:
+    """Of each answer the labelled rows that spoke most for it, fewer where fewer did (`NoInfluence`)."""
+    found = model.influence(X, n_rows).proponents
+    return [tuple(one for one in _named(found, k) if one.fall > 0) for k in range(len(found.falls))]
+
+
 def drivers_of(
     model: IncrementalClassifier,
     X: Any,
@@ -120,6 +126,8 @@ def _named(rows: NamedRows, answer: Any = ...) -> tuple[Spoke, ...]:
 
 def tables_of_driving_rows(drivers: Drivers) -> tuple[Table, ...]:
     """Of answers and of the rows that misled them, as far as anything is known."""
+    from sureshot.report import Table
+
     answers = drivers.answers
     wrong = sorted((one for one in answers if one.wrong), key=lambda one: -one.confidence)[:N_ANSWERS]
     others = sorted((one for one in answers if one not in wrong), key=lambda one: one.confidence)[:N_ANSWERS]

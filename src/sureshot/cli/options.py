@@ -10,6 +10,7 @@ Names of kernels, likelihoods, schemes and objectives are written out, since ask
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
+from typer.core import TyperCommand
 
 from sureshot.data.checks import near
 
@@ -240,6 +242,9 @@ Rows = Annotated[
 ]
 
 
+REASONS = 3  # rows, where --why comes without a number
+
+
 @dataclass(frozen=True)
 class Answers:
     """What is written of each row beside its class."""
@@ -267,6 +272,15 @@ class Answers:
             metavar="COVERAGE",
             help="Add a prediction set: it contains the true class of this share of the rows of known classes, on "
             "average; 0.9, say.",
+        ),
+    ] = None
+    why: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="[K]",
+            help=f"Add the K labelled rows, {REASONS} where no number follows, that spoke most for the most probable "
+            "class: id, label, and by how many nats its log probability falls if the row is left out.",
         ),
     ] = None
 
@@ -338,6 +352,18 @@ NamedCheckpoints = Annotated[
 Reference = Annotated[
     str | None, Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
 ]
+
+
+class Command(TyperCommand):
+    """A command, whose option --why may come without a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As of any command, with the usual number written in."""
+        whole: list[str] = []
+        for word, following in zip(args, [*args, ""][1:], strict=True):
+            lacks = word == "--why" and not re.fullmatch(r"[-+]?\d+(\.\d*)?", following)
+            whole += [word, str(REASONS)] if lacks else [word]
+        return super().parse_args(ctx, whole)
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

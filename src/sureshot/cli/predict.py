@@ -1,9 +1,10 @@
-"""``sureshot predict``: a class for each row or none of them, with probabilities, sets and outlier scores if wanted."""
+"""``sureshot predict``: a class for each row or none of them, and if wanted how sure that is, and why."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def predict(
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Predict the class of each row, as CSV: row (or its --id), prediction, probabilities, outlier, p_value, set."""
+    """Predict the class of rows, as CSV: row (or --id), prediction, probabilities, outlier, p_value, set, reasons."""
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, data)
         _check(asked)
@@ -46,6 +47,8 @@ def predict(
             table = read_for_model(classifier, data, target, how, with_labels=False)
             labels = classifier.classes_.tolist()
             unknown = _name_of_rejected(classifier, asked)
+            if asked.why is not None:
+                asked = replace(asked, why=min(asked.why, _n_reasons(classifier, table.X)))
             columns = _columns(labels, asked)
             if asked.coverage is not None and not as_json:
                 _check_separable(labels)
@@ -57,7 +60,7 @@ def predict(
             if as_json:
                 _write_json(labels, rows, output)
             else:
-                cells = (_cells(row, beside) for row in rows)
+                cells = (_cells(row, beside, len(columns)) for row in rows)
                 write_rows(output, beside, files.row_id, table.row_ids, columns, cells)
 
 
@@ -96,18 +99,32 @@ def _columns(labels: list[Any], asked: options.Answers) -> list[str]:
     for place in range(1, 1 + min(asked.top or 0, len(labels))):
         found += [f"class_{place}", f"probability_of_class_{place}"]
     last = {"outlier": asked.outlier, "p_value": asked.reject is not None, "set": asked.coverage is not None}
-    return found + [name for name, is_wanted in last.items() if is_wanted]
+    found += [name for name, is_wanted in last.items() if is_wanted]
+    for place in range(1, 1 + (asked.why or 0)):
+        found += [f"reason_{place}", f"label_of_reason_{place}", f"fall_of_reason_{place}"]
+    return found
+
+
+def _n_reasons(model: IncrementalClassifier, X: Any) -> int:
+    """How many labelled rows there are that can speak for an answer; a note where they have no names."""
+    n_rows = len(model.influence(X[:1], 1).together.falls)
+    if getattr(model, "row_ids_", None) is None:
+        console.note("the labelled rows have no names: fit with --id to see which they are")
+    return n_rows
 
 
 def _answers(
     model: IncrementalClassifier, table: DataTable, asked: options.Answers, unknown: str | int, update: Any
 ) -> Iterator[dict[str, Any]]:
     """The answers for each row, by name; so many rows are asked about at a time."""
+    from sureshot.cli.driving_rows import reasons_for
+
     n, labels = len(table.row_ids), [str(label) for label in model.classes_.tolist()]
-    for start in range(0, n, CHUNK):
-        X = table.X[start : start + CHUNK]
+    chunk = max(1, CHUNK // (asked.why or 1))  # reasons hold the rows that they name
+    for start in range(0, n, chunk):
+        X = table.X[start : start + chunk]
         decided = None if asked.reject is None else model.decide(X, asked.reject, unknown)
-        answers: dict[str, Any] = {"row": table.row_ids[start : start + CHUNK].tolist()}
+        answers: dict[str, Any] = {"row": table.row_ids[start : start + chunk].tolist()}
         answers["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
         if asked.proba:
             answers["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
@@ -121,19 +138,27 @@ def _answers(
             answers["p_value"] = decided.p_values.tolist()
         if asked.coverage is not None:
             answers["set"] = model.predict_set(X, asked.coverage).tolist()
+        if asked.why is not None:
+            answers["why"] = (
+                [{"row": one.name, "label": one.label, "fall": one.fall} for one in reasons]
+                for reasons in reasons_for(model, X, asked.why)
+            )
         yield from (dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True))
-        update(f"predicting {n} rows", min(1.0, (start + CHUNK) / n))
+        update(f"predicting {n} rows", min(1.0, (start + chunk) / n))
 
 
-def _cells(answers: dict[str, Any], beside: Beside | None) -> list[Any]:
-    """The answers for a row, in the order of `_columns`."""
+def _cells(answers: dict[str, Any], beside: Beside | None, n_columns: int) -> list[Any]:
+    """The answers for a row, in the order of `_columns`; where fewer rows spoke for it the last cells are empty."""
     from sureshot.cli.reading import written_number
 
     cells = [answers["prediction"], *(written_number(p, beside) for p in answers.get("probabilities", {}).values())]
     for one in answers.get("top", ()):
         cells += [one["class"], written_number(one["probability"], beside)]
     cells += [written_number(answers[name], beside) for name in ("outlier", "p_value") if name in answers]
-    return cells + [SEPARATOR.join(map(str, answers["set"]))] if "set" in answers else cells
+    cells += [SEPARATOR.join(map(str, answers["set"]))] if "set" in answers else []
+    for one in answers.get("why", ()):
+        cells += [one["row"], one["label"], written_number(one["fall"], beside)]
+    return cells + [""] * (n_columns - len(cells))
 
 
 def _write_json(labels: list[Any], rows: Iterator[dict[str, Any]], output: Path | None) -> None:
