@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes import left_out as classes_left_out
 from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.folds import by_folds
@@ -170,6 +171,23 @@ def test_searched_kernels_take_a_row_away(arguments: dict[str, Any], n_classes: 
             np.testing.assert_allclose(p[[place]], expected, **rounding)
             np.testing.assert_allclose(said[place], fewer.predictor.outlier_scores(queries)[0].item(), rtol=1e-6)
     assert fitted.usual_outliers.n_rows == len(learnt.y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [GPClassifier("rbf"), KernelSearchClassifier(random_state=0, **FEW), None],
+    ids=["gp", "search", "few-shot"],
+)
+def test_of_many_rows_those_are_left_out_that_count(
+    model: IncrementalClassifier | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model or few_shot(tmp_path, 4, kernel="rbf", outputscale=32.0, lengthscale=2.0)
+    of_all = left_out(model.fit(X[TRAIN], Y[TRAIN]), slice(None, None, 6))
+    monkeypatch.setattr(classes_left_out, "MOST_ROWS", 5)
+    model._fitted = replace(model._fitted)  # without what it has kept
+    for part, expected in zip(left_out(model, slice(None)), of_all, strict=True):
+        np.testing.assert_array_equal(part, expected)
+    assert model._fitted.usual_labels.n_rows == 5
 
 
 def test_p_values_count_rows() -> None:

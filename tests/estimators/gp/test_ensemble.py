@@ -52,8 +52,9 @@ def test_all_rows_weigh_what_a_part_of_them_has_chosen(breast: tuple[np.ndarray,
     rows, members = fitted.distinct_rows, fitted.members
     support = Support.of(rows, 2, None, torch.device("cpu"))
     assert not is_compared_whole(support)
+    every = torch.arange(len(rows.y))
     scores = [
-        member.left_out(rows, 2, member.plan.temperature)[0].gather(1, support.y[:, None])[:, 0].log()
+        member.left_out(rows, every, 2, member.plan.temperature)[0].gather(1, support.y[:, None])[:, 0].log()
         for member in members
     ]
     weights = [member.weight for member in found.members_]

@@ -188,11 +188,20 @@ def test_global_members_of_many_rows_see_a_part_of_them(average: GPClassifier) -
     for member in average._fitted.globals:
         features = features_of(member.process.posterior)
         assert len(features) == seen.sum()
-        p, _ = member.left_out(rows, 3, 1.0)
+        p, _ = member.left_out(rows, torch.arange(len(rows.y)), 3, 1.0)
         others = torch.from_numpy(rows.x[~seen])
         torch.testing.assert_close(p[~seen], member.probabilities(*member.moments(others), 1.0, 3))
-        part, _ = member.left_out(sample_of(rows, SEEN), 3, 1.0)
+        part, _ = member.left_out(sample_of(rows, SEEN), torch.arange(len(features)), 3, 1.0)
         torch.testing.assert_close(p[seen], part)
+
+
+def test_what_is_known_of_a_left_out_row_does_not_hang_on_which_others_are_asked_about(average: GPClassifier) -> None:
+    rows = average._fitted.rows
+    some = torch.tensor([600, *range(9), 3])
+    for member in average._fitted.members:
+        of_all = member.left_out(rows, torch.arange(len(rows.y)), 3, 1.0)
+        for part, every in zip(member.left_out(rows, some, 3, 1.0), of_all, strict=True):
+            torch.testing.assert_close(part, every[some])
 
 
 def test_rows_that_they_have_not_seen_have_influence_by_local_members_alone(average: GPClassifier) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.classes.class_prior import assumed, under_prior
-from sureshot.estimators.classes.left_out import labels_left_out, outlier_scores_left_out
+from sureshot.estimators.classes.left_out import labels_left_out, outlier_scores_left_out, places_left_out
 from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
@@ -144,34 +144,38 @@ class ClassFitted(Fitted, ABC):
         of_model = torch.cat([predictor.outlier_scores(block) for block in blocks]).cpu().numpy()
         return OutlierScore.of(x, self.scalings(x), of_model, self.has_directions)
 
+    @cached_property
+    def places_left_out(self) -> np.ndarray:
+        """Places (M,) among the rows of `learnt` of those that decisions are calibrated by."""
+        return places_left_out(self.learnt, len(self.classes))
+
     @property
     @abstractmethod
     def _left_out(self) -> tuple[Tensor, Tensor]:
-        """Probabilities (N, C) and outlier scores (N,) of the rows of `learnt`, each without itself; kept."""
+        """Probabilities (M, C) and outlier scores (M,) of the rows at `places_left_out`, each without itself; kept."""
 
     def outlier_scores_left_out(self) -> Tensor:
-        """The predictor's `outlier_scores` of each row of `learnt` without it, (N,)."""
+        """The predictor's `outlier_scores` of each row at `places_left_out` without it, (M,)."""
         return self._left_out[1]
 
     def probabilities_left_out(self) -> Tensor:
-        """The predictor's `probabilities` of each row of `learnt` without it, (N, C), before a class prior."""
+        """The predictor's `probabilities` of each row at `places_left_out` without it, (M, C), before a class prior."""
         return self._left_out[0]
 
     @cached_property
     def usual_outliers(self) -> CalibrationScores:
         """Outlier scores of labelled rows, each left out; made when they are first asked for."""
-        rows, n_classes = self.learnt, len(self.classes)
         with torch.no_grad():
             of_model = self.outlier_scores_left_out().cpu().numpy()
             score = self.outlier_score if self.has_distances else None
-        return outlier_scores_left_out(rows, n_classes, of_model, score, self.scalings)
+        return outlier_scores_left_out(self.learnt, self.places_left_out, of_model, score, self.scalings)
 
     @cached_property
     def usual_labels(self) -> CalibrationScores:
         """How improbable labelled rows find their own labels, each left out; made when it is first asked for."""
         with torch.no_grad():
             p = self.under_prior(self.probabilities_left_out()).cpu().numpy()
-        return labels_left_out(self.learnt, p)
+        return labels_left_out(self.learnt, self.places_left_out, p)
 
     @property
     def entries_without(self) -> int:

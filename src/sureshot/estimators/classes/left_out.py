@@ -31,17 +31,15 @@ MOST_ROWS = 2000
 
 def outlier_scores_left_out(
     rows: LabelledRows,
-    n_classes: int,
-    of_model: np.ndarray,  # (N,), the model's outlier score of each row without it
+    chosen: np.ndarray,  # (M,), `places_left_out`
+    of_model: np.ndarray,  # (M,), the model's outlier score of each row without it
     score: OutlierScore | None,  # with distances, which not all rows have
     scalings: Callable[[np.ndarray], tuple[Scaling, ...]],  # of other rows
 ) -> CalibrationScores:
     """Of labelled rows, each seen from the others."""
-    chosen = _counted(rows, n_classes)
-    scores = of_model[chosen]
     if score is not None:
-        scores = _with_distances(rows, chosen, scores, score, scalings)
-    return CalibrationScores.of(scores, rows.evidence[chosen])
+        of_model = _with_distances(rows, chosen, of_model, score, scalings)
+    return CalibrationScores.of(of_model, rows.evidence[chosen])
 
 
 def _with_distances(
@@ -66,13 +64,12 @@ def _with_distances(
     return found
 
 
-def labels_left_out(rows: LabelledRows, p: np.ndarray) -> CalibrationScores:
-    """Minus the probabilities (N, C) of the rows' own labels, by the others."""
-    chosen = _counted(rows, p.shape[1])
-    return CalibrationScores.of(-p[chosen, rows.y[chosen]], rows.evidence[chosen])
+def labels_left_out(rows: LabelledRows, chosen: np.ndarray, p: np.ndarray) -> CalibrationScores:
+    """Minus the probabilities (M, C) of the chosen rows' own labels, by the others."""
+    return CalibrationScores.of(-p[np.arange(len(chosen)), rows.y[chosen]], rows.evidence[chosen])
 
 
-def _counted(rows: LabelledRows, n_classes: int) -> np.ndarray:
+def places_left_out(rows: LabelledRows, n_classes: int) -> np.ndarray:
     """Places (M,) of the rows whose class keeps a row without them, or of all if there are none; evenly, if many."""
     together = np.bincount(rows.y, minlength=n_classes)[rows.y] > 1
     places = np.flatnonzero(together | (rows.left_out_shares < 1))

@@ -46,7 +46,7 @@ class FewShotFitted(ClassFitted):
     def outlier_scores_left_out(self) -> Tensor:
         """In closed form for Gaussian processes, by folds for other learners."""
         found = self.predictor.outlier_scores_left_out(aligned(self.rows.left_out_shares, self.device))
-        return self._left_out[1] if found is None else found
+        return self._left_out[1] if found is None else found[self.places_left_out]
 
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
@@ -58,7 +58,8 @@ class FewShotFitted(ClassFitted):
             return condition_on(self.learner, part, self.seed)
 
         with threads_for(len(support.y)):
-            return left_out_by_folds(self.rows, without, self.temperature)
+            p, scores = left_out_by_folds(self.rows, without, self.temperature)
+        return p[self.places_left_out], scores[self.places_left_out]
 
 
 def condition_rows(training: TrainingSet, learner: EmbeddingLearner, seed: int) -> FewShotFitted:

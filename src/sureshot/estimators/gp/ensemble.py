@@ -89,10 +89,10 @@ class Ensemble(ClassPredictor):
         average, aleatoric = (self._average(parts) for parts in zip(*found, strict=True))
         return entropy(average, 0), aleatoric
 
-    def left_out(self, rows: LabelledRows, temperature: float) -> tuple[Tensor, Tensor]:
-        """Probabilities (N, C) and outlier scores (N,) of the rows that were learnt from, each without itself."""
+    def left_out(self, rows: LabelledRows, place: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Probabilities (M, C) and outlier scores (M,) of learnt rows at places (M,), each without itself."""
         found = [
-            member.left_out(rows, self.n_classes, own)
+            member.left_out(rows, place, self.n_classes, own)
             for member, own in zip(self.members, self._own_temperatures(temperature), strict=True)
         ]
         p, scores = zip(*found, strict=True)

@@ -131,7 +131,7 @@ class GPFitted(ClassFitted):
     def _left_out(self) -> tuple[Tensor, Tensor]:
         rows = self.weighted
         with threads_for(len(rows.y)):
-            return self.predictor.left_out(rows, self.temperature)
+            return self.predictor.left_out(rows, torch.from_numpy(self.places_left_out), self.temperature)
 
     @cached_property
     def _leaving(self) -> tuple[Leaving | None, ...]:

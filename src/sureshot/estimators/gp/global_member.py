@@ -100,18 +100,17 @@ class GlobalMember(Member):
         )
         return replace(self, process=process)
 
-    def left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
+    def left_out(self, rows: LabelledRows, place: Tensor, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
         """Rows that it has not seen are left out as they are."""
         seen = torch.from_numpy(rows.lots < self.plan.share)
-        if bool(seen.all()):
-            return self._left_out(rows, n_classes, temperature)
-        queries = torch.from_numpy(rows.x[~seen])
-        scores = self.outlier_scores(queries, n_classes)
-        p = self.probabilities(*self.moments(queries), temperature, n_classes)
-        parts = zip((p, scores), self._left_out(sample_of(rows, self.plan.share), n_classes, temperature), strict=True)
-        order = torch.cat([(~seen).nonzero(), seen.nonzero()]).squeeze(-1).argsort()
-        found, of_found = (torch.cat(both)[order] for both in parts)
-        return found, of_found
+        of_seen = self._left_out(sample_of(rows, self.plan.share), n_classes, temperature)
+        p, scores = (part[(seen.cumsum(0) - 1)[place]] for part in of_seen)
+        new = ~seen[place]
+        if bool(new.any()):
+            queries = torch.from_numpy(rows.x[place[new].numpy()])
+            p[new] = self.probabilities(*self.moments(queries), temperature, n_classes)
+            scores[new] = self.outlier_scores(queries, n_classes)
+        return p, scores
 
     def _left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
         """In closed form by the sites of Laplace's method and of least squares, for which it is exact but for the prior

@@ -92,8 +92,8 @@ class LocalMember(Member):
 
         return average_and_entropy(mean.mT[None], variance.expand_as(mean.mT)[None], probabilities)
 
-    def left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
-        mean, variance = self.regressed_without_themselves(rows, torch.arange(len(rows.y)))
+    def left_out(self, rows: LabelledRows, place: Tensor, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
+        mean, variance = self.regressed_without_themselves(rows, place)
         return torch.softmax(self._logits(mean, variance) / temperature, 1), doubts(mean.amax(1), variance)
 
     def probabilities_left_out(self, rows: LabelledRows, place: Tensor) -> Tensor:

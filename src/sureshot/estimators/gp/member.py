@@ -62,8 +62,8 @@ class Member(ABC):
         """Mean probabilities (C, Q) over the whole posterior, and the mean entropy of probabilities (Q,)."""
 
     @abstractmethod
-    def left_out(self, rows: LabelledRows, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
-        """Class probabilities (N, C) and `outlier_scores` (N,) of labelled rows, each without itself.
+    def left_out(self, rows: LabelledRows, place: Tensor, n_classes: int, temperature: float) -> tuple[Tensor, Tensor]:
+        """Class probabilities (M, C) and `outlier_scores` (M,) of labelled rows at places (M,), each without itself.
 
         The rows have the weights that they were learnt with.
         """

@@ -310,7 +310,7 @@ class SearchFitted(ClassFitted):
         learnt, place = self._merged
         if not self.waits and not isinstance(self.state.latent, Whitened):
             p, scores = self.predictor.left_out(self.temperature)
-            first = torch.from_numpy(np.unique(place, return_index=True)[1])
+            first = torch.from_numpy(np.unique(place, return_index=True)[1][self.places_left_out])
             return p[first], scores[first]
         number = pd.Series(place).groupby(place).cumcount().to_numpy()  # of a row among its copies
 
@@ -320,7 +320,8 @@ class SearchFitted(ClassFitted):
             return self.predictor.on(without(self.state, torch.from_numpy(number < n_stay[place])))
 
         with one_thread():
-            return left_out_by_folds(learnt, without_fold, self.temperature)
+            p, scores = left_out_by_folds(learnt, without_fold, self.temperature)
+        return p[self.places_left_out], scores[self.places_left_out]
 
     @property
     def entries_without(self) -> int:
