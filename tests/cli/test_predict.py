@@ -33,7 +33,7 @@ def models(files: Path, iris: pd.DataFrame) -> dict[str, GPClassifier]:
     return found
 
 
-@pytest.mark.parametrize(("words", "n"), [(("--why",), 3), (("--why", 2), 2), (("--why=1",), 1)])
+@pytest.mark.parametrize(("words", "n"), [(("--why", 2), 2), (("--why=1",), 1)])
 def test_reasons_are_the_rows_that_influence_names(
     files: Path,
     iris: pd.DataFrame,
@@ -102,7 +102,7 @@ def test_models_that_do_not_know_reasons_say_so_in_a_line(
     TreeGPClassifier().fit(X, y).save(tmp_path / "tree")
     GPClassifier().fit(X, y).forget(classes=["versicolor", "virginica"]).save(tmp_path / "alone")
     for name, words in (("tree", "keeps means of rows"), ("alone", "--why: influence compares two classes")):
-        result = run("predict", tmp_path / name, files / "iris.csv", "--why", "-q", "-o", tmp_path / "p.csv")
+        result = run("predict", tmp_path / name, files / "iris.csv", "--why", 3, "-q", "-o", tmp_path / "p.csv")
         assert result.exit_code == 1
         assert words in result.stderr
         assert len(result.stderr.splitlines()) == 1

@@ -21,7 +21,7 @@ from sureshot.cli.fit import fit
 from sureshot.cli.meta_compare import meta_compare
 from sureshot.cli.meta_evaluate import meta_evaluate
 from sureshot.cli.meta_train import meta_train
-from sureshot.cli.options import Command, spread
+from sureshot.cli.options import spread
 from sureshot.cli.predict import predict
 from sureshot.cli.search import search
 from sureshot.cli.sessions import sessions
@@ -41,7 +41,7 @@ for _command in (
     *(demo, fit, predict, evaluate, suggest, update, search, sessions),
     *(meta_train, meta_evaluate, meta_compare, doctor),
 ):
-    app.command(cls=Command)(spread(_command))
+    app.command()(spread(_command))
 
 
 def _print_version(wanted: bool) -> None:

@@ -142,6 +142,7 @@ def _check_alone(asked: options.Classifier, kind: list[str] | None) -> None:
     if asked.checkpoint is None and asked.strategy is None:
         return
     chosen = [name for name in _NAMES if getattr(asked, name) != "auto"] + ["ensemble"] * (not asked.ensemble)
+    chosen += [name for name in ("time", "window") if getattr(asked, name) is not None]
     option, why = "--strategy", "it is for the default classifier"
     if asked.checkpoint is not None:
         option, why = "--checkpoint", "the learner was trained with its own"
@@ -181,6 +182,8 @@ def _unfitted(asked: options.Classifier, how: Reading) -> IncrementalClassifier:
         ensemble=asked.ensemble,
         random_state=asked.seed,
         columns=kinds,
+        time=asked.time,
+        window=asked.window,
     )
 
 

@@ -10,7 +10,6 @@ Names of kernels, likelihoods, schemes and objectives are written out, since ask
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
-from typer.core import TyperCommand
 
 from sureshot.data.checks import near
 
@@ -157,6 +155,18 @@ class Classifier:
             help="Average several settings by leave-one-out predictions, or choose one; a named --kernel has one.",
         ),
     ] = True
+    time: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="The column of numbers or dates that tells when rows came, or 'arrival' for their order: where classes "
+            "and columns drift, rows are predicted by those that came before.",
+        ),
+    ] = None
+    window: Annotated[
+        float | None,
+        Option(metavar="LENGTH", help="Forget rows older than this: so many rows of 'arrival', or days of dates."),
+    ] = None
     checkpoint: Annotated[
         Path | None,
         Option(
@@ -242,9 +252,6 @@ Rows = Annotated[
 ]
 
 
-REASONS = 3  # rows, where --why comes without a number
-
-
 @dataclass(frozen=True)
 class Answers:
     """What is written of each row beside its class."""
@@ -278,9 +285,9 @@ class Answers:
         int | None,
         Option(
             min=1,
-            metavar="[K]",
-            help=f"Add the K labelled rows, {REASONS} where no number follows, that spoke most for the most probable "
-            "class: id, label, and by how many nats its log probability falls if the row is left out.",
+            metavar="K",
+            help="Add the K labelled rows that spoke most for the most probable class: id, label, and by how many nats "
+            "its log probability falls if the row is left out.",
         ),
     ] = None
 
@@ -317,6 +324,10 @@ ForgetClasses = Annotated[
     Option("--forget-classes", metavar="CLASS", help="Take away a class with its rows, or several: a,b."),
 ]
 Retune = Annotated[bool, Option("--retune", help="Choose all settings anew from all rows.")]
+RetuneIfWorse = Annotated[
+    bool,
+    Option("--retune-if-worse", help="Choose all settings anew if the latest rows are predicted worse than promised."),
+]
 
 # meta-train
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="Settings; docs/meta-training.md has all.")]
@@ -352,18 +363,6 @@ NamedCheckpoints = Annotated[
 Reference = Annotated[
     str | None, Option("--reference", metavar="NAME", help="Differences are from this one; else the first.")
 ]
-
-
-class Command(TyperCommand):
-    """A command, whose option --why may come without a number."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As of any command, with the usual number written in."""
-        whole: list[str] = []
-        for word, following in zip(args, [*args, ""][1:], strict=True):
-            lacks = word == "--why" and not re.fullmatch(r"[-+]?\d+(\.\d*)?", following)
-            whole += [word, str(REASONS)] if lacks else [word]
-        return super().parse_args(ctx, whole)
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -23,6 +23,7 @@ def update(
     output: options.UpdatedModelFile = None,
     in_place: options.InPlace = False,
     retune: options.Retune = False,
+    retune_if_worse: options.RetuneIfWorse = False,
     forget_rows: options.ForgetRows = None,
     forget_classes: options.ForgetClasses = None,
     files: options.Files,
@@ -37,7 +38,10 @@ def update(
     with console.guarded(as_json, quiet):
         if in_place and output is not None:
             raise ValueError("--in-place and --output exclude each other: write to one place")
-        given = {"target": target, "retune": retune or None, **vars(files)}
+        if retune and retune_if_worse:
+            raise ValueError("--retune and --retune-if-worse exclude each other: leave one of them out")
+        anew = "auto" if retune_if_worse else retune
+        given = {"target": target, "retune": anew or None, **vars(files)}
         idle = [name for name, value in given.items() if value not in (getattr(options.Files, name, None), [])]
         if data is None and idle:
             option = {"row_id": "id", "fold_case": "fold-case"}.get(idle[0], idle[0])
@@ -67,7 +71,7 @@ def update(
         gone_rows = [in_one_way(name) for name in _listed(forget_rows, known_ids)]
         if data is None and not (gone_rows or gone_classes):
             raise ValueError("--forget-rows and --forget-classes name nothing: name rows by their ids, or classes")
-        if retune and not isinstance(classifier, GPClassifier):
+        if anew and not isinstance(classifier, GPClassifier):
             raise ValueError(
                 f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "
                 "leave it out"
@@ -95,7 +99,7 @@ def update(
             with_rows = _classes_with_rows(classifier)
             with console.progress(f"adding {len(table.row_ids)} rows", quiet):
                 assert table.y is not None
-                more: dict[str, Any] = {"retune": True} if retune else {}
+                more: dict[str, Any] = {"retune": anew} if anew else {}
                 classifier.partial_fit(table.X, table.y, row_id=ids, **more)
             if emptied := sorted(with_rows - _classes_with_rows(classifier)):
                 console.note(

@@ -56,7 +56,10 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
             logger.info("%s: settings are chosen anew from %d rows", followed.in_words(known), len(training.rows.y))
             return fit(settings, training)
         if followed.is_worse and not followed.told:
-            warn(f"{followed.in_words(known)}. retune=True chooses settings anew, retune='auto' whenever this happens.")
+            warn(
+                f"{followed.in_words(known)}. retune=True chooses settings anew, retune='auto' whenever this happens (on "
+                "the command line --retune, --retune-if-worse)"
+            )
             followed = replace(followed, told=True)
     rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
     before, known = known, known.for_rows(len(training.rows.y))
