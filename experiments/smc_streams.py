@@ -138,7 +138,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
                 "curves", "Each batch.", curves.drop(columns=["bins", "new_classes"], errors="ignore"), on_page=False
             ),
         ),
-        pictures=(_picture(curves),),
+        pictures=(prequential_curves(curves, OURS),),
         config=settings,
         seeds=(settings.seed,),
         findings=tuple(what_is_missing(records, cells)),
@@ -202,9 +202,10 @@ def verdicts_of(summary: pd.DataFrame) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def _picture(curves: pd.DataFrame) -> Picture:
+def prequential_curves(curves: pd.DataFrame, ours: str) -> Picture:
+    """Accuracy and NLL of all rows so far, by stream."""
     streams, methods = list(curves["stream"].unique()), list(curves["method"].unique())
-    styles = line_styles(methods, OURS)
+    styles = line_styles(methods, ours)
     figure = new_figure(3.3 * len(streams) + 0.6, 6.2)
     panels = figure.subplots(2, len(streams), squeeze=False, sharex=True)
     for column, stream in enumerate(streams):

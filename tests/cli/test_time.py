@@ -41,7 +41,7 @@ def test_old_days_go_and_what_has_changed_is_said(stream: list[Path], run: Run) 
     assert result.stderr.count("\n") == 2  # the other says that rows have no ids
     result = run("update", path, new, "-t", "state", "--retune-if-worse", "-o", path.with_name("anew.safetensors"))
     assert result.exit_code == 0, result.stderr
-    assert "labels cost" not in result.stderr
+    assert "settings are chosen anew from 80 rows" in result.stderr
     assert GPClassifier.load(path.with_name("anew.safetensors"))._fitted.chosen_by == (80, 2)
 
 

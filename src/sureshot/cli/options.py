@@ -159,8 +159,8 @@ class Classifier:
         str | None,
         Option(
             metavar="COLUMN",
-            help="The column of numbers or dates that tells when rows came, or 'arrival' for their order: where classes "
-            "and columns drift, rows are predicted by those that came before.",
+            help="The column of numbers or dates that tells when rows came, or 'arrival' for their order: where "
+            "classes and columns drift, rows are predicted by those that came before.",
         ),
     ] = None
     window: Annotated[

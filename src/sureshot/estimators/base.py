@@ -32,7 +32,6 @@ from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
 from sureshot.estimators.classes.targets import LabelledData, check_targets, read_labelled
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merge_rows, same_rows
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
@@ -53,13 +52,16 @@ class IncrementalClassifier(Answers):
     verbose: bool
     class_weight: Any = None  # this and the next of estimators that have no such argument
     class_prior: Any = "support"
-    time: Any = None
-    window: Any = None
     _formats: ClassVar[tuple[Format, ...]]
 
     @abstractmethod
     def _reader(self) -> Reader:
         """What reads the rows of a first fit."""
+
+    @property
+    def _window(self) -> float | None:
+        """How long rows are kept, in units of their time; None: for ever."""
+        return None
 
     @abstractmethod
     def _learn(self, training: TrainingSet, known: Any, seed: int) -> ClassFitted:
@@ -166,7 +168,7 @@ class IncrementalClassifier(Answers):
             return self._commit(
                 TrainingSet(data.reader, data.columns, grown, rows, data.checked, row_ids=row_ids), None
             )
-        reader, clock, window = data.reader, data.reader.clock, check_window(self.window, self.time)
+        reader, clock, window = data.reader, data.reader.clock, self._window
         new = merge_rows(data.kept, codes, data.weight)
         if names is None and known.row_ids is None and window is None:
             training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new, retunes=retunes)
@@ -188,7 +190,7 @@ class IncrementalClassifier(Answers):
         self, data: LabelledData, codes: np.ndarray, names: np.ndarray | None
     ) -> tuple[LabelledRows, RowIds | None]:
         """The rows of a first call, those that count and are not too old, equal ones as one."""
-        window, clock = check_window(self.window, self.time), data.reader.clock
+        window, clock = self._window, data.reader.clock
         if names is None and window is None:
             return merge_rows(data.kept, codes, data.weight), None
         came = _as_they_came(data, codes, names)

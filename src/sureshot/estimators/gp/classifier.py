@@ -30,6 +30,7 @@ from sureshot.estimators.gp.fitting import fit
 from sureshot.estimators.gp.format import GP_FORMAT
 from sureshot.estimators.gp.settings import Settings, is_precomputed
 from sureshot.estimators.gp.updating import update
+from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.precomputed import MatrixReader
 from sureshot.estimators.rows.readers import Reader, TableReader
@@ -309,6 +310,10 @@ class GPClassifier(IncrementalClassifier):
         if check_kinds(self.columns):
             raise ValueError("columns does not go with kernel='precomputed', where X is the kernel matrix.")
         return MatrixReader()
+
+    @property
+    def _window(self) -> float | None:
+        return check_window(self.window, self.time)
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
         settings = Settings.checked(self._arguments, seed, len(training.rows.y))

@@ -57,8 +57,8 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
             return fit(settings, training)
         if followed.is_worse and not followed.told:
             warn(
-                f"{followed.in_words(known)}. retune=True chooses settings anew, retune='auto' whenever this happens (on "
-                "the command line --retune, --retune-if-worse)"
+                f"{followed.in_words(known)}. retune=True chooses settings anew, retune='auto' whenever this happens "
+                "(on the command line --retune, --retune-if-worse)"
             )
             followed = replace(followed, told=True)
     rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
