@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sureshot.estimators.outliers import as_they_are, scalings_for
-from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, with_rows
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds
@@ -47,7 +47,7 @@ class TrainingSet:
     def _merged(self) -> tuple[LabelledRows, np.ndarray]:
         assert self.known is not None
         assert self.came is not None
-        return merged_rows(joined_rows(self.known.distinct_rows, self.came))
+        return with_rows(self.known.distinct_rows, self.came)
 
     @property
     def places(self) -> np.ndarray | None:

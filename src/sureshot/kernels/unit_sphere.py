@@ -58,6 +58,8 @@ def is_unit_norm(
     rows = torch.as_tensor(x)
     if rows.ndim < 2 or rows.numel() == 0 or rows.shape[-1] < FEWEST_FEATURES:
         return False
-    lengths = torch.linalg.vector_norm(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
-    unit = ((lengths - 1).abs() <= tolerance) | (lengths == 0)
-    return bool(unit.all()) and bool(((rows != 0).sum(-1) > 1).any())
+    for some in (rows[..., :1, :], rows):  # the first says no, as a rule
+        lengths = torch.linalg.vector_norm(some.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1)
+        if not bool((((lengths - 1).abs() <= tolerance) | (lengths == 0)).all()):
+            return False
+    return bool(((rows != 0).sum(-1) > 1).any())

@@ -112,7 +112,7 @@ class GPFitted(ClassFitted):
     @property
     def learnt(self) -> LabelledRows:
         """Those of classes whose weight is not 0."""
-        return part_of(self.rows, self._counted)
+        return self.rows if self._counted.all() else part_of(self.rows, self._counted)
 
     @property
     def _counted(self) -> np.ndarray:

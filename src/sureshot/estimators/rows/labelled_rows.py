@@ -90,6 +90,20 @@ def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
     return LabelledRows(x[first], rows.y[first].astype(np.int64), merged), place
 
 
+def with_rows(known: LabelledRows, new: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
+    """As `merged_rows` of known rows and new ones, both merged already: the new ones are put in their places."""
+    keys, own = (_as_bytes(np.column_stack([rows.x, rows.y.astype(np.float64)])) for rows in (known, new))
+    at = np.searchsorted(keys, own)
+    found = keys[np.minimum(at, len(keys) - 1)] == own
+    before = at[~found]
+    of_known = np.arange(len(keys)) + np.searchsorted(before, np.arange(len(keys)), side="right")
+    of_new = at + np.cumsum(~found) - ~found
+    parts = ((known.x, new.x), (known.y, new.y), (known.weight, new.weight))
+    x, y, weight = (np.insert(old, before, came[~found], axis=0) for old, came in parts)
+    weight[of_new[found]] += new.weight[found]
+    return LabelledRows(x, y, weight), np.concatenate([of_known, of_new])
+
+
 def equal_rows(x: np.ndarray) -> np.ndarray:
     """Numbers (N,) of rows, equal for equal rows."""
     found: np.ndarray = np.unique(_as_bytes(x + 0.0), return_inverse=True)[1].ravel()
