@@ -38,7 +38,8 @@ class TreeGPClassifier(IncrementalClassifier):
     """Classification with classes that arrive over time, in memory that does not grow with the rows.
 
     The first session teaches what classes have in common; later ones bring new classes by a few rows each. It should
-    have ten classes at least, with several rows each.
+    have ten classes at least, with several rows each. Where rows may be kept and what classes look like drifts,
+    ``GPClassifier(time=...)`` follows.
 
     Parameters
     ----------
