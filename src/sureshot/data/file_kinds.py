@@ -15,24 +15,39 @@ EXCEL = (".xlsx", ".xlsm")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
 
+def parquet_files(path: Path) -> list[Path]:
+    """The file itself, or the Parquet files of a folder by name, but those that programs hide (`_metadata`, `.x`)."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file
+        for file in path.iterdir()
+        if file.suffix.lower() == ".parquet" and not file.name.startswith((".", "_")) and file.is_file()
+    )
+
+
 def table_suffix(path: Path) -> str | None:
-    """The ending of a file's name that says it is a table; None where it does not."""
+    """The ending of a file's name that says it is a table, that of its files for a folder; None where none does."""
+    if path.is_dir():
+        return ".parquet" if parquet_files(path) else None
     return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
 def is_image_source(path: Path) -> bool:
-    """Whether `load_image_table` is to read it, not `sureshot.data.load_table`: a folder, or an image by its name."""
-    return path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES
+    """Whether `load_image_table` is to read it, not `load_table`: a folder without Parquet files, or an image."""
+    return table_suffix(path) is None if path.is_dir() else path.suffix.lower() in IMAGE_SUFFIXES
 
 
 def check_table_file(path: Path) -> str:
     """Suffix of a readable, non-empty file of a known kind (`DataError`)."""
     if path == STANDARD_INPUT:
         return ".csv"
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: name a {listed(SUFFIXES)} file")
     check_exists(path)
     kind = table_suffix(path)
+    if path.is_dir():
+        if kind is None:
+            raise DataError(f"{path} is a folder without .parquet files: name one with such files, or a file")
+        return kind
     if kind is None:
         raise DataError(
             f"{path}: unknown kind of file, expected one of {listed(SUFFIXES)} (or, for a learner of images, an image "

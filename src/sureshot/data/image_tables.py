@@ -41,7 +41,7 @@ def find_images(path: Path, *, with_labels: bool) -> tuple[list[Path], np.ndarra
         there = sorted(place.name for place in path.iterdir())
         raise DataError(
             f"no image in {path} or its sub-folders, which has {listed(there) or 'nothing'}; expected files such as "
-            "*.png or *.jpg"
+            "*.png or *.jpg, or of a table *.parquet"
         )
     labels = None
     if with_labels:

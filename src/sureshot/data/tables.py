@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +35,7 @@ from sureshot.data.delimited import ANY, TextFormat, any_column, no_column
 from sureshot.data.embeddings import read_npz
 from sureshot.data.excel_files import read_excel
 from sureshot.data.file_kinds import EXCEL, check_table_file
-from sureshot.data.parquet_files import read_parquet
+from sureshot.data.parquet_files import parquet_columns, read_parquet, with_levels
 from sureshot.data.remembered import ATTRIBUTE, Remembered, folded, spelt
 from sureshot.data.root import DataError
 from sureshot.data.written_numbers import WayOfWriting, as_known, as_plain_numbers, with_comma
@@ -78,8 +77,9 @@ def load_table(
     written: Mapping[str, WayOfWriting] | None = None,
     fold_case: bool = False,  # whether labels that differ in upper and lower case only are one class
     text: TextFormat = ANY,
+    part: pd.DataFrame | None = None,  # of a Parquet file, one of `parquet_parts`, in place of all rows
 ) -> DataTable:
-    """Read a CSV (``.csv``, ``.csv.gz``), Excel, Parquet or NPZ file."""
+    """Read a CSV (``.csv``, ``.csv.gz``), Excel, Parquet or NPZ file, or a folder of Parquet files."""
     path = Path(path)
     kind = check_table_file(path)
     if kind == ".npz":
@@ -101,7 +101,7 @@ def load_table(
     def tells_sign(name: str) -> bool:
         return is_used(name) and known.get(name, WayOfWriting(",", False)).decimal == ","
 
-    frame, row_ids, found = _read_frame(path, kind, stated, texts, text, tells_sign, Codes(may_be_code, mixed))
+    frame, row_ids, found = _read_frame(path, kind, stated, texts, text, tells_sign, Codes(may_be_code, mixed), part)
     for name in set(known) & set(map(str, frame.columns)):
         frame[name] = as_known(frame[name], known[name], text.decimal, found.separator)
     if found.decimal == ",":
@@ -116,7 +116,7 @@ def load_table(
             doubt = doubt_of_header(path, text)
             raise DataError(f"{path}: no column {name!r}{near(name, names)}; columns: {listed(names)}{doubt}")
     if row_id is not None:
-        row_ids = _row_ids(path, frame[row_id])
+        row_ids = named_rows(path, frame[row_id])
         ignore = {*ignore, row_id}
     groups = None
     if group is not None:
@@ -126,7 +126,9 @@ def load_table(
     if target is not None:
         y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
         y = folded(y) if fold_case else y
-    X = _features(path, frame, names, target, features, set(ignore), allow_missing, mixed, text)
+    columns = {str(name): column for name, column in frame.items()}
+    del frame  # so that each column can go when it has been taken
+    X = _features(path, columns, names, target, features, set(ignore), allow_missing, mixed, text)
     comma = [str(name) for name, column in X.items() if found.decimal == "," and _has_fractions(column)]
     way = Remembered(text.header is not False, text.missing, tuple(comma), fold_case, text.separator, text.sheet)
     X.attrs[ATTRIBUTE] = way.to_json()
@@ -164,7 +166,7 @@ def read_table(
     ----------
     path
         CSV (``.csv``, ``.csv.gz``, ``.tsv``, ``.txt``), Excel (``.xlsx``, ``.xlsm``, with the extra ``excel``), Parquet
-        (with the extra ``parquet``) or NPZ; ``-`` is CSV on standard input.
+        (with the extra ``parquet``; also a folder of such files) or NPZ; ``-`` is CSV on standard input.
     target
         The column of labels, of an NPZ file the array; by default none.
     features, ignore
@@ -212,14 +214,16 @@ def read_table(
     )
 
 
-def column_names(path: str | os.PathLike[str], text: TextFormat = ANY) -> list[str] | None:
+def column_names(
+    path: str | os.PathLike[str], text: TextFormat = ANY, part: pd.DataFrame | None = None
+) -> list[str] | None:
     """Names of a table's columns without reading its rows; None for an NPZ file."""
     path = Path(path)
     kind = check_table_file(path)
     if kind == ".npz":
         return None
     if kind == ".parquet":
-        return [str(name) for name in read_parquet(path, None).columns]
+        return list(with_levels(path, parquet_columns(path) if part is None else part, None).columns)
     if kind in EXCEL:
         return [str(name) for name in read_excel(path, text).columns if name]
     return [name for name in read_header(*open_text(path, kind, text, no_column), path) if name]
@@ -241,7 +245,7 @@ def cells_as_written(path: str | os.PathLike[str], text: TextFormat = ANY) -> tu
     if kind == ".npz":
         raise DataError(f"{path} holds arrays: its rows have no columns to write beside others")
     if kind == ".parquet":
-        return read_parquet(path, None), TextFormat("UTF-8", ",", ".")
+        return with_levels(path, read_parquet(path), None), TextFormat("UTF-8", ",", ".")
     if kind in EXCEL:
         return read_excel(path, text, as_written=True), TextFormat("UTF-8", ",", ".")
     return read_csv(path, kind, (), None, text, any_column)
@@ -287,10 +291,12 @@ def _read_frame(
     text: TextFormat,
     is_used: Callable[[str], bool] = any_column,  # whether a column's cells say what the decimal sign is
     codes: Codes | None = None,  # what becomes of numbers that look like codes
+    part: pd.DataFrame | None = None,  # of a Parquet file, in place of all rows
 ) -> tuple[pd.DataFrame, np.ndarray, TextFormat]:
     """All columns but the index and notes, the index, and how the text is written."""
     if kind == ".parquet":
-        frame, found = _with_gaps(read_parquet(path, labels), labels, text.missing), ANY
+        rows = with_levels(path, read_parquet(path) if part is None else part, labels)
+        frame, found = _with_gaps(rows, labels, text.missing), ANY
     elif kind in EXCEL:
         frame, found = read_excel(path, text, labels), ANY
     else:
@@ -325,16 +331,16 @@ def _has_fractions(column: pd.Series) -> bool:
     return bool((np.isfinite(values) & (values != np.round(values))).any())
 
 
-def _row_ids(path: Path, column: pd.Series) -> np.ndarray:
+def named_rows(path: Path, column: pd.Series) -> np.ndarray:
     """Names of rows, each once."""
     if column.isna().any():
         place = int(np.flatnonzero(column.isna())[0])
         raise DataError(f"{path}: column {column.name!r} is to name rows and is empty in row {place}, counted from 0")
-    twice = column[column.duplicated()]
+    twice = np.flatnonzero(column.duplicated())
     if len(twice):
         raise DataError(
             f"{path}: column {column.name!r} is to name rows, but names come again in {len(twice)} of its rows, the "
-            f"first is {str(twice.iloc[0])[:40]!r} in row {int(twice.index[0])}, counted from 0: drop these rows"
+            f"first is {str(column.iloc[twice[0]])[:40]!r} in row {twice[0]}, counted from 0: drop these rows"
         )
     return np.asarray(column)
 
@@ -348,7 +354,7 @@ def _stripped(column: pd.Series) -> np.ndarray:
 
 def _features(
     path: Path,
-    frame: pd.DataFrame,
+    columns: dict[str, pd.Series],  # from which those are taken that are numbers
     names: list[str],
     target: str | None,
     wanted: Sequence[str] | None,
@@ -373,11 +379,10 @@ def _features(
         _check_same_columns(path, present, chosen, text)
     if not chosen:
         raise DataError(f"{path} has no feature columns beside {listed(sorted(ignore)) or 'the index'}")
-    X = frame[chosen]
-    is_number = {name: is_numeric(X[name]) or X[name].isna().all() for name in chosen}  # an empty column is no text
-    other = [name for name in chosen if not (is_number[name] or (not mixed and holds_truths(X[name])))]
+    is_number = {name: is_numeric(columns[name]) or columns[name].isna().all() for name in chosen}  # if empty, no text
+    other = [name for name in chosen if not (is_number[name] or (not mixed and holds_truths(columns[name])))]
     if other and not mixed:
-        cell = _first_other(X[other[0]])
+        cell = _first_other(columns[other[0]])
         advice = "correct the cells, drop the column, or prefix its name with meta_ to leave it out"
         if wanted is not None:
             advice = "correct the cells, since the model wants these columns"
@@ -385,19 +390,22 @@ def _features(
             f"{path}: not numeric: {_columns(other)} ({cell} in {other[0]!r}); here numbers only can be used: {advice}"
         )
     numbers = [name for name in chosen if name not in other]
-    cells = {name: X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in numbers}
-    X = pd.DataFrame({name: X[name].array if name in other else cells[name] for name in chosen})
-    values = X[numbers].to_numpy(dtype=np.float64)
-    if not (allow_missing or mixed) and np.isnan(values).any():
-        counts = Counter({name: int(np.isnan(values[:, i]).sum()) for i, name in enumerate(numbers)})
-        holes = [f"{name} ({count})" for name, count in counts.items() if count]
+    values = np.empty((len(numbers), len(columns[chosen[0]])))
+    for place, name in enumerate(numbers):
+        values[place] = columns.pop(name).to_numpy(dtype=np.float64, na_value=np.nan)
+    gaps = [int(np.isnan(cells).sum()) for cells in values]
+    if not (allow_missing or mixed) and any(gaps):
+        holes = [f"{name} ({count})" for name, count in zip(numbers, gaps, strict=True) if count]
         raise DataError(
             f"{path}: missing cells in {_columns(holes)}; fill them in, or fit on a table, whose gaps are medians"
         )
-    infinite = [name for i, name in enumerate(numbers) if np.isinf(values[:, i]).any()]
+    infinite = [name for name, cells in zip(numbers, values, strict=True) if np.isinf(cells).any()]
     if infinite:
         raise DataError(f"{path}: infinite numbers in {_columns(infinite)}; replace or drop those rows")
-    return X
+    if not other:
+        return pd.DataFrame(values.T, columns=numbers, copy=False)
+    known = dict(zip(numbers, values, strict=True))
+    return pd.DataFrame({name: known[name] if name in known else columns[name].array for name in chosen}, copy=False)
 
 
 def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str], text: TextFormat = ANY) -> None:
