@@ -52,7 +52,7 @@ REFUSED = {
         *(
             f"iris.safetensors iris.csv {wrong}"
             for wrong in (
-                *(*OF_TEXT[:-1], "--join --json", "--reject 5", "--set 2", "--unknown x", "--top 0"),
+                *(*OF_TEXT[:-1], "--join --json", "--resume", "--reject 5", "--set 2", "--unknown x", "--top 0"),
                 *("--why 0", "--why -1", "--why 2.5", "--why few"),
                 *("-o p.xlsx", "-o folder", "-o nowhere/p.csv", "-o iris.csv"),
             )

@@ -296,8 +296,8 @@ def check_no_target(path: Path, target: str | None) -> None:
     """Refuse a column of labels for images, which have none (`ValueError`)."""
     if target is not None:
         raise ValueError(
-            f"--target names a column of a table, but {path} is a folder or an image: classes are the names of "
-            "sub-folders"
+            f"--target names a column of a table, but {path} is an image, or a folder without .parquet files: classes "
+            "are the names of sub-folders"
         )
 
 

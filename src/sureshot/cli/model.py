@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ import pandas as pd
 from sureshot.cli.console import check_no_target, note
 from sureshot.cli.reading import Reading, naming
 from sureshot.data import DataTable
-from sureshot.data.cells import IGNORE, in_one_way
+from sureshot.data.cells import IGNORE, in_one_way, is_object
 from sureshot.data.checks import listed
-from sureshot.data.file_kinds import is_image_source
+from sureshot.data.file_kinds import is_image_source, table_suffix
 from sureshot.data.image_tables import load_image_table
+from sureshot.data.parquet_files import parquet_columns, parquet_parts
 from sureshot.data.remembered import Remembered, folded
 from sureshot.data.root import DataError
-from sureshot.data.tables import META_PREFIX, columns_of_classes
+from sureshot.data.tables import META_PREFIX, columns_of_classes, named_rows
 from sureshot.data.written_numbers import WayOfWriting, bare_number
 
 if TYPE_CHECKING:
@@ -39,13 +41,14 @@ def read_for_model(
     with_labels: bool,
     ignored: Sequence[str] = (),
     mixed: bool = False,
+    part: pd.DataFrame | None = None,  # of a Parquet file, in place of all rows
 ) -> DataTable:
     """Rows of a file, or images, as the model wants them, without the columns that are ignored.
 
     Where no labels are wanted, the column of labels (`target`) is left out. Columns may be other than numbers if they
     are the model's, or `mixed` says so.
     """
-    names = how.check(path, target)
+    names = how.check(path, target, part)
     if is_image_source(path):
         check_no_target(path, target)
         try:
@@ -60,7 +63,8 @@ def read_for_model(
     ignore = list(ignored)
     found: list[str] = []
     if names is not None and not with_labels:
-        found = [] if target is not None else _label_column(path, names, features, classes, how)
+        known = target is not None or part is not None  # a part does not tell, and it would be left out anyway
+        found = [] if known else _label_column(path, names, features, classes, how)
         ignore += found if target is None else [target]
         target = None
     if names is not None and with_labels and target is None:
@@ -85,6 +89,7 @@ def read_for_model(
         text_labels=text_labels,
         mixed=mixed,
         allow_missing=mixed or (features is not None and not hasattr(model, "learner_")),
+        part=part,
         **options,
     )
     for name in found:
@@ -109,6 +114,33 @@ def read_for_model(
         with naming(path):  # a cell that is none of its column is an error before anything is written
             encoder(X)
     return table._replace(X=X)
+
+
+def tables_for_model(
+    model: IncrementalClassifier, path: Path, target: str | None, how: Reading, at_once: bool
+) -> tuple[int, Callable[[], Iterator[DataTable]]]:
+    """How many rows without labels there are, all of them checked, and what reads them: Parquet a part at a time.
+
+    Numbers that are text there are read at once, as is what must be: some say how others are written.
+    """
+    read = partial(read_for_model, model, path, target, how, with_labels=False)
+    at_once = at_once or is_image_source(path) or table_suffix(path) != ".parquet"
+    written = _written(model)
+    if at_once or any(is_object(cells) for name, cells in parquet_columns(path).items() if name in written):
+        table = read()
+        return len(table.row_ids), lambda: iter([table])
+    n, hashes = 0, []
+    for part in parquet_parts(path):
+        try:
+            table = read(part=part)
+        except DataError as error:
+            raise DataError(f"{error}{f'; row 0 of these is row {n} of all' if n else ''}") from None
+        n += len(part)
+        hashes += [] if how.row_id is None else [pd.util.hash_array(table.row_ids)]
+    if hashes and len(np.unique(np.concatenate(hashes))) < n:  # two names, perhaps, and else the same one
+        names = [read(part=part).row_ids for part in parquet_parts(path)]
+        named_rows(path, pd.Series(np.concatenate(names), name=how.row_id))
+    return n, lambda: (read(part=part) for part in parquet_parts(path))
 
 
 def _written(model: IncrementalClassifier) -> dict[str, WayOfWriting]:

@@ -50,8 +50,8 @@ LabelledData = Annotated[
     Path,
     Argument(
         metavar="DATA",
-        help="Labelled rows: CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, a "
-        "folder with a sub-folder for each class.",
+        help="Labelled rows: CSV (- reads standard input), Excel, Parquet or NPZ file, or a folder of .parquet files; "
+        "for a learner of images, a folder with a sub-folder for each class.",
     ),
 ]
 Target = Annotated[
@@ -247,7 +247,8 @@ Rows = Annotated[
     Path,
     Argument(
         metavar="DATA",
-        help="CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, a folder or an image.",
+        help="CSV (- reads standard input), Excel, Parquet or NPZ file, or a folder of .parquet files; for a learner "
+        "of images, a folder or an image.",
     ),
 ]
 
@@ -296,6 +297,9 @@ Join = Annotated[bool, Option("--join", help="Write the columns of the file besi
 IgnoredTarget = Annotated[
     str | None, Option("--target", "-t", metavar="COLUMN", help="A column of labels in the file, to be left out.")
 ]
+ResumePredictions = Annotated[
+    bool, Option("--resume", help="Go on behind the rows that the same command left in FILE.part when it was killed.")
+]
 PredictionsFile = Annotated[
     Path | None,
     Option("--output", "-o", metavar="FILE", help="Write here, a .csv (with --json .json); - is standard output."),
@@ -308,8 +312,8 @@ Pool = Annotated[
     Path,
     Argument(
         metavar="POOL",
-        help="Rows to choose from: CSV (- reads standard input), Excel, Parquet or NPZ file; for a learner of images, "
-        "a folder.",
+        help="Rows to choose from: CSV (- reads standard input), Excel, Parquet or NPZ file, or a folder of .parquet "
+        "files; for a learner of images, a folder.",
     ),
 ]
 Number = Annotated[int, Option("--number", "-n", min=1, help="How many rows.")]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalClassifier
 
 SEPARATOR = "|"  # of the labels of a set
-CHUNK = 4096  # rows held with all their probabilities at once; predictions do not depend on it
+CHUNK = 4096  # rows held with all their probabilities at once, and written; predictions do not depend on it
 
 
 def predict(
@@ -28,40 +29,49 @@ def predict(
     join: options.Join = False,
     files: options.Files,
     output: options.PredictionsFile = None,
+    resume: options.ResumePredictions = False,
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Predict the class of rows, as CSV: row (or --id), prediction, probabilities, outlier, p_value, set, reasons."""
+    """Predict the class of rows, as CSV: row (or --id), prediction, probabilities, outlier, p_value, set, reasons.
+
+    Of Parquet, without --join, no more than a part is held, so that there may be any number of rows.
+    """
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, data)
         _check(asked)
         if join and as_json:
             raise ValueError("--join writes columns, and --json none: leave one of them out")
+        if resume and (output is None or str(data) == "-"):
+            raise ValueError("--resume goes on with a file (--output) of answers to a file: leave it out")
         from sureshot.cli.model_file import load_model
 
         classifier, how = load_model(model, data, files)
-        from sureshot.cli.model import read_for_model
-        from sureshot.cli.reading import Beside, write_rows
+        from sureshot.cli.model import tables_for_model
+        from sureshot.cli.reading import Beside, as_head
+        from sureshot.cli.unfinished import Unfinished, origin
 
+        there = Unfinished.found(output, origin(model, data, (asked, target, join, files, as_json)), resume)
         with console.progress(f"reading {data}", quiet):
-            table = read_for_model(classifier, data, target, how, with_labels=False)
+            n, tables = tables_for_model(classifier, data, target, how, at_once=join)
             labels = classifier.classes_.tolist()
             unknown = _name_of_rejected(classifier, asked)
             if asked.why is not None:
-                asked = replace(asked, why=min(asked.why, _n_reasons(classifier, table.X)))
+                asked = replace(asked, why=min(asked.why, _n_reasons(classifier, next(tables()).X)))
             columns = _columns(labels, asked)
             if asked.coverage is not None and not as_json:
                 _check_separable(labels)
             beside = Beside.of(data, how, columns) if join else None
-        with console.progress(f"predicting {len(table.row_ids)} rows", quiet) as update:
-            rows = _answers(classifier, table, asked, unknown, update)
-            first = list(itertools.islice(rows, 1))  # what is refused is refused before anything is written
-            rows = itertools.chain(first, rows)
+        with console.progress(f"predicting {n} rows", quiet) as update:
+            size = max(1, CHUNK >> ((asked.why or 1) - 1).bit_length())  # fewer if reasons hold rows, too
+            chunks = _chunks(tables(), size, there.rows, lambda done: update(f"predicting {n} rows", done / n))
+            blocks = (_answers(classifier, X, names, asked, unknown) for X, names in chunks)
             if as_json:
-                _write_json(labels, rows, output)
+                head = '{"classes": ' + json.dumps(console.plain(labels)) + ', "rows": ['
+                there.write(head, blocks, _as_json, "\n]}\n")
             else:
-                cells = (_cells(row, beside, len(columns)) for row in rows)
-                write_rows(output, beside, files.row_id, table.row_ids, columns, cells)
+                head = as_head(output, beside, files.row_id, columns)
+                there.write(head, blocks, partial(_as_csv, output, beside, len(columns)), "")
 
 
 def _check(asked: options.Answers) -> None:
@@ -113,38 +123,47 @@ def _n_reasons(model: IncrementalClassifier, X: Any) -> int:
     return n_rows
 
 
+def _chunks(
+    tables: Iterable[DataTable], size: int, done: int, tell: Callable[[int], None]
+) -> Iterator[tuple[Any, list[Any]]]:
+    """So many rows at a time of those behind the ones that are done, and their names; how far it has come is told."""
+    end = 0
+    for table in tables:
+        start, end = end, end + len(table.row_ids)
+        for place in range(max(start, done), end, size):
+            rows = slice(place - start, place - start + size)
+            yield table.X[rows], table.row_ids[rows].tolist()
+            tell(min(place + size, end))
+
+
 def _answers(
-    model: IncrementalClassifier, table: DataTable, asked: options.Answers, unknown: str | int, update: Any
-) -> Iterator[dict[str, Any]]:
-    """The answers for each row, by name; so many rows are asked about at a time."""
+    model: IncrementalClassifier, X: Any, names: list[Any], asked: options.Answers, unknown: str | int
+) -> list[dict[str, Any]]:
+    """The answers for each row, by name."""
     from sureshot.cli.driving_rows import reasons_for
 
-    n, labels = len(table.row_ids), [str(label) for label in model.classes_.tolist()]
-    chunk = max(1, CHUNK // (asked.why or 1))  # reasons hold the rows that they name
-    for start in range(0, n, chunk):
-        X = table.X[start : start + chunk]
-        decided = None if asked.reject is None else model.decide(X, asked.reject, unknown)
-        answers: dict[str, Any] = {"row": table.row_ids[start : start + chunk].tolist()}
-        answers["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
-        if asked.proba:
-            answers["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
-        if asked.top is not None:
-            top = model.predict_topk(X, min(asked.top, len(labels)))
-            pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
-            answers["top"] = ([{"class": k, "probability": p} for k, p in zip(*pair, strict=True)] for pair in pairs)
-        if asked.outlier:
-            answers["outlier"] = (model.outlier_score(X) if decided is None else decided.outlier_scores).tolist()
-        if decided is not None:
-            answers["p_value"] = decided.p_values.tolist()
-        if asked.coverage is not None:
-            answers["set"] = model.predict_set(X, asked.coverage).tolist()
-        if asked.why is not None:
-            answers["why"] = (
-                [{"row": one.name, "label": one.label, "fall": one.fall} for one in reasons]
-                for reasons in reasons_for(model, X, asked.why)
-            )
-        yield from (dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True))
-        update(f"predicting {n} rows", min(1.0, (start + chunk) / n))
+    labels = [str(label) for label in model.classes_.tolist()]
+    decided = None if asked.reject is None else model.decide(X, asked.reject, unknown)
+    answers: dict[str, Any] = {"row": names}
+    answers["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
+    if asked.proba:
+        answers["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
+    if asked.top is not None:
+        top = model.predict_topk(X, min(asked.top, len(labels)))
+        pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
+        answers["top"] = ([{"class": k, "probability": p} for k, p in zip(*pair, strict=True)] for pair in pairs)
+    if asked.outlier:
+        answers["outlier"] = (model.outlier_score(X) if decided is None else decided.outlier_scores).tolist()
+    if decided is not None:
+        answers["p_value"] = decided.p_values.tolist()
+    if asked.coverage is not None:
+        answers["set"] = model.predict_set(X, asked.coverage).tolist()
+    if asked.why is not None:
+        answers["why"] = (
+            [{"row": one.name, "label": one.label, "fall": one.fall} for one in reasons]
+            for reasons in reasons_for(model, X, asked.why)
+        )
+    return [dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True)]
 
 
 def _cells(answers: dict[str, Any], beside: Beside | None, n_columns: int) -> list[Any]:
@@ -161,12 +180,15 @@ def _cells(answers: dict[str, Any], beside: Beside | None, n_columns: int) -> li
     return cells + [""] * (n_columns - len(cells))
 
 
-def _write_json(labels: list[Any], rows: Iterator[dict[str, Any]], output: Path | None) -> None:
-    """One JSON document, a row on each line so that it can be written as it is computed."""
-    import json
+def _as_csv(path: Path | None, beside: Beside | None, width: int, rows: list[dict[str, Any]], start: int) -> str:
+    """The answers for rows from `start` on, behind their names or the cells of their file."""
+    from sureshot.cli.reading import as_lines
 
-    with console.output_text(output) as stream:
-        stream.write('{"classes": ' + json.dumps(console.plain(labels)) + ', "rows": [')
-        for number, row in enumerate(rows):
-            stream.write((",\n" if number else "\n") + json.dumps(console.plain(row), allow_nan=False))
-        stream.write("\n]}\n")
+    names, which = [row["row"] for row in rows], slice(start, start + len(rows))
+    return as_lines(path, beside, names, which, (_cells(row, beside, width) for row in rows))
+
+
+def _as_json(rows: list[dict[str, Any]], start: int) -> str:
+    """Elements of an array, each on a line, the first of all without a comma before it."""
+    lines = (json.dumps(console.plain(row), allow_nan=False) for row in rows)
+    return "".join((",\n" if number else "\n") + line for number, line in enumerate(lines, start))

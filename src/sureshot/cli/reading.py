@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sureshot.cli.console import note, output_text
+from sureshot.cli.console import note
 from sureshot.data.checks import listed, near
 from sureshot.data.delimited import ANY, STANDARD_INPUT, TextFormat
 from sureshot.data.file_kinds import EXCEL, is_image_source, table_suffix
@@ -62,7 +63,7 @@ class Reading:
             return self
         return replace(self, text=known.completing(self.text), fold_case=self.fold_case or known.fold_case)
 
-    def check(self, path: Path, target: str | None) -> list[str] | None:
+    def check(self, path: Path, target: str | None, part: pd.DataFrame | None = None) -> list[str] | None:
         """Names of the file's columns, or None of arrays and images; `DataError` for one that is dropped in vain."""
         from sureshot.data.tables import META_PREFIX, column_names, doubt_of_header
 
@@ -73,7 +74,7 @@ class Reading:
             raise DataError(f"{path} is no Excel file: leave --sheet out")
         if self.text.header is not None and self.text.header and ending in (".parquet", ".npz"):
             raise DataError(f"{path} has no lines: leave --header out")
-        names = None if is_image_source(path) else column_names(path, self.text)
+        names = None if is_image_source(path) else column_names(path, self.text, part)
         dropped = self.dropped(names)
         for name in dropped:
             if names is None:
@@ -217,28 +218,31 @@ class Beside:
             yield tuple("" if gap else cell for cell, gap in zip(row, gaps, strict=True))
 
 
-def write_rows(
+def as_head(path: Path | None, beside: Beside | None, row_id: str | None, columns: Sequence[str]) -> str:
+    """The line with the names of columns: that of the names of rows, or those of the file beside, then others."""
+    first = ["row" if row_id is None else row_id] if beside is None else beside.cells.columns
+    return _as_text(path, beside, [[*first, *columns]])
+
+
+def as_lines(
     path: Path | None,
     beside: Beside | None,
-    row_id: str | None,  # the column that names rows
-    names: np.ndarray,  # of all rows of the file
-    columns: Sequence[str],
-    cells: Iterable[Sequence[Any]],  # of these columns, row by row
-    which: Any = slice(None),  # numbers of the rows that are written
-) -> None:
-    """Write cells behind the names of rows, or beside the columns of their file, parted as the file's name says.
+    names: Sequence[Any],  # of the rows
+    which: Any,  # their numbers
+    cells: Iterable[Sequence[Any]],  # of the other columns, row by row
+) -> str:
+    """A line for each row: cells behind its name, or behind those of its file."""
+    known = ((name,) for name in names) if beside is None else beside.rows(which)
+    return _as_text(path, beside, ([*row, *others] for row, others in zip(known, cells, strict=True)))
 
-    Else they are parted as those beside are, or by commas.
-    """
+
+def _as_text(path: Path | None, beside: Beside | None, rows: Iterable[Sequence[Any]]) -> str:
+    """Cells parted as the name of their file says, else as those beside are, or by commas."""
     by_tabs = path is not None and table_suffix(path) == ".tsv"
-    separator = "," if beside is None else beside.separator
-    known = ((name,) for name in names[which].tolist()) if beside is None else beside.rows(which)
-    first = ["row" if row_id is None else row_id] if beside is None else beside.cells.columns
-    with output_text(path) as stream:
-        writer = csv.writer(stream, lineterminator="\n", delimiter="\t" if by_tabs else separator)
-        writer.writerow([*first, *columns])
-        for row, others in zip(known, cells, strict=True):
-            writer.writerow([*row, *others])
+    separator = "\t" if by_tabs else "," if beside is None else beside.separator
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", delimiter=separator).writerows(rows)
+    return text.getvalue()
 
 
 def written_number(value: float, beside: Beside | None) -> str:

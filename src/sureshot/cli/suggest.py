@@ -34,7 +34,7 @@ def suggest(
 
         classifier, how = load_model(model, pool, files)
         from sureshot.cli.model import read_for_model
-        from sureshot.cli.reading import Beside, take, write_rows, written_number
+        from sureshot.cli.reading import Beside, as_head, as_lines, take, written_number
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
         with console.progress(f"reading {pool}", quiet):
@@ -62,4 +62,6 @@ def suggest(
             console.print_json({"pool": len(table.row_ids), "rows": rows}, output)
         else:
             cells = [(one, written_number(p, beside), two, written_number(q, beside)) for one, p, two, q in guesses]
-            write_rows(output, beside, files.row_id, table.row_ids, COLUMNS, cells, found.rows)
+            with console.output_text(output) as stream:
+                stream.write(as_head(output, beside, files.row_id, COLUMNS))
+                stream.write(as_lines(output, beside, names, found.rows, cells))

@@ -12,8 +12,10 @@ from pathlib import Path
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, kept: Path | None = None) -> Iterator[Path]:
     """A name to write to, as the user's umask has it; in the end the file is renamed to `path`, or removed.
+
+    With `kept`, a file beside, it is that one, which stays where the block fails.
 
     A process killed on the way leaves an older file under `path` as it was. A link stays one: what it leads to is
     replaced, and keeps its permissions. A pipe or a device cannot be replaced: it is sent the finished file. Errors of
@@ -22,7 +24,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     special = is_special(path)
     target = path if special else Path(os.path.realpath(path))
     folder = Path(tempfile.gettempdir()) if special else target.parent
-    temporary = folder / f".sureshot-{secrets.token_hex(8)}.tmp"
+    temporary = kept or folder / f".sureshot-{secrets.token_hex(8)}.tmp"
     try:
         yield temporary
         if special:
@@ -37,7 +39,8 @@ def written_whole(path: Path) -> Iterator[Path]:
             error.filename = str(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if kept is None:
+            temporary.unlink(missing_ok=True)
 
 
 def is_special(path: Path) -> bool:
