@@ -34,10 +34,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
-from joblib import Parallel, delayed
+from joblib import delayed
 from torch import Tensor
 
 from sureshot.computing.blocks import blocks
+from sureshot.computing.workers import at_once
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods.sites import count_classes
 from sureshot.structure.collapsed import Collapsed
@@ -392,12 +393,13 @@ def rejuvenated(
     data, m = state.data, len(state.particles)
     parts = blocks(m, 1, _TOGETHER)
     seeds = torch.randint(2**62, (len(parts),), generator=generator).tolist()
-    swept = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+    calls = (
         delayed(_swept)(
             data.separate(), state.particles.chosen(range(m)[part]), state.latent.part(part), seed, settings
         )
         for part, seed in zip(parts, seeds, strict=True)
     )
+    swept = list(at_once(calls, settings.n_jobs))
     rates = {name: sum(len(own) * rate[name] for own, _, rate in swept) / m for name in swept[0][2]}
     particles = Particles.joined([own for own, _, _ in swept])
     return replace(state, particles=particles, latent=state.latent.joined([own for _, own, _ in swept])), rates

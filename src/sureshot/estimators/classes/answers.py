@@ -6,8 +6,10 @@ memory. How it is learnt is `sureshot.estimators.base`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from sureshot.computing.surroundings import undisturbed
+from sureshot.computing.surroundings import own_surroundings, undisturbed
+from sureshot.computing.workers import are_workers, each
 from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import check_kind, class_numbers
@@ -30,6 +33,9 @@ from sureshot.estimators.rows.validation import check_weights
 from sureshot.warned import warn
 
 LARGEST_BLOCK = 2048
+
+Predict = Callable[[ClassFitted, Tensor], tuple[Tensor, ...]]
+"""What is asked of queries (Q, D), in tensors (Q, ...)."""
 
 
 @dataclass(frozen=True)
@@ -445,9 +451,8 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def _outlier_scores(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
         """`outlier_score` of rows as the reader keeps them."""
+        (of_model,) = self._in_blocks(fitted, kept, lambda fitted, queries: (fitted.predictor.outlier_scores(queries),))
         with torch.no_grad():
-            of_blocks = [fitted.predictor.outlier_scores(block) for block in self._blocks(fitted, kept)]
-            of_model = torch.cat(of_blocks).cpu().numpy()
             return fitted.outlier_score(kept, of_model) if fitted.has_distances else of_model
 
     def _normalised(self, fitted: ClassFitted, X: Any) -> np.ndarray:
@@ -456,21 +461,32 @@ class Answers(ClassifierMixin, BaseEstimator):
         found: np.ndarray = p / p.sum(axis=1, keepdims=True)
         return found
 
-    def _predict_in_blocks(
-        self, fitted: ClassFitted, X: Any, predict: Callable[[ClassFitted, Tensor], tuple[Tensor, ...]]
-    ) -> tuple[np.ndarray, ...]:
+    def _predict_in_blocks(self, fitted: ClassFitted, X: Any, predict: Predict) -> tuple[np.ndarray, ...]:
         """What `predict` gives for every row, as arrays."""
         return self._in_blocks(fitted, self._kept(fitted, X), predict)
 
-    def _in_blocks(
-        self, fitted: ClassFitted, kept: np.ndarray, predict: Callable[[ClassFitted, Tensor], tuple[Tensor, ...]]
-    ) -> tuple[np.ndarray, ...]:
-        """The same for rows as the reader keeps them."""
-        with torch.no_grad():
-            parts = [predict(fitted, block) for block in self._blocks(fitted, kept)]
-        return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+    def _in_blocks(self, fitted: ClassFitted, kept: np.ndarray, predict: Predict) -> tuple[np.ndarray, ...]:
+        """The same for rows as the reader keeps them; by workers, where there are any and more than one block."""
+        blocks = self._blocks(fitted, kept)
+        if len(blocks) > 1 and are_workers():
+            model = copy.copy(self)
+            model._fitted = fitted
+            parts = each(partial(_by_worker, predict), model, [block.cpu().numpy() for block in blocks])
+        else:
+            parts = [_arrays(predict, fitted, block) for block in blocks]
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
 
 def class_probabilities(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor]:
     """Of each of the sorted classes, (Q, C); their sum is 1 to rounding."""
     return (fitted.answers(fitted.predictor.moments(queries), fitted.temperature)[:, fitted.places],)
+
+
+def _arrays(predict: Predict, fitted: ClassFitted, queries: Tensor) -> tuple[np.ndarray, ...]:
+    with torch.no_grad():
+        return tuple(part.contiguous().cpu().numpy() for part in predict(fitted, queries))
+
+
+def _by_worker(predict: Predict, model: Answers, queries: np.ndarray) -> tuple[np.ndarray, ...]:
+    with own_surroundings():
+        return _arrays(predict, model._fitted, torch.tensor(queries))

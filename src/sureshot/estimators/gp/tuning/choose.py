@@ -29,9 +29,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import delayed
 from torch import Tensor
 
+from sureshot.computing.workers import at_once
 from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.tuning.family_search import DEFAULT_OUTPUT_SCALE, Candidate, Family, Search, scaled
 from sureshot.estimators.gp.tuning.objective import Objective
@@ -168,10 +169,9 @@ class _Tuning:
 
     def _climbed(self, searches: list[Search]) -> list[list[Candidate]]:
         """The candidates of each, at once but for those that begin where another has ended."""
-        at_once = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
         apart = [search for search in searches if search.base not in searches]
         with stage(SCREENED, 1.0):
-            begun = at_once(delayed(search.candidates)(self.models) for search in apart)
+            begun = at_once((delayed(search.candidates)(self.models) for search in apart), self.n_jobs)
             found = dict(zip(apart, tracked(begun, "comparing settings", len(apart)), strict=True))
             for search in searches:
                 if search.base in found:

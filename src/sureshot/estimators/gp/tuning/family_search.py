@@ -163,6 +163,15 @@ class Search:
             self._has_climbed = True
         return list(self._regressions.values())
 
+    def regressions(self) -> dict[int, Candidate]:
+        """What `least_squares` finds, by places of length-scales."""
+        self.least_squares(self.objective.regression)
+        return self._regressions
+
+    def take(self, regressions: dict[int, Candidate]) -> None:
+        """What another process has found in the same way."""
+        self._regressions, self._has_climbed = regressions, True
+
     def natural_regression(self) -> Candidate:
         """Least squares at the natural length-scale, where the way uphill begins."""
         return self._regression(self.objective.regression, _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))

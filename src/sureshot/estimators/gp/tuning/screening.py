@@ -9,10 +9,11 @@ import math
 from dataclasses import replace
 
 import torch
-from joblib import Parallel, delayed
+from joblib import delayed
 from torch import Tensor
 
 from sureshot.approximations.explicit import Explicit, finite_rank
+from sureshot.computing.workers import at_once
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, Candidate, Search
 from sureshot.estimators.gp.tuning.objective import LeftOutLatents
 from sureshot.estimators.gp.tuning.relevance import can_be_learnt, learn_relevance, weighted_by
@@ -38,11 +39,10 @@ def screened(
         return searches
     if not searches[0].support.can_select_kernels:
         return searches[:1]
-    at_once = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    walked = at_once(delayed(search.best_regression)() for search in searches)
-    found = tracked(walked, "comparing kernels", len(searches))
-    best = {search: candidate.objective for search, candidate in zip(searches, found, strict=True)}
-    order = sorted(best, key=best.__getitem__, reverse=True)
+    found = at_once((delayed(search.regressions)() for search in searches), n_jobs)
+    for search, regressions in zip(searches, tracked(found, "comparing kernels", len(searches)), strict=True):
+        search.take(regressions)
+    order = sorted(searches, key=lambda search: search.best_regression().objective, reverse=True)
     return sorted(order[:most], key=searches.index)
 
 
