@@ -94,6 +94,7 @@ def test_users_know_their_own_columns_only(model: GPClassifier) -> None:
     assert model.feature_relevance_.shape == (2,)
     assert model.novelty_p_value(X[200:205]).min() > 0.01  # new rows are not unlike all others for being new
     assert model.influence(X[200:201]).proponents.falls.shape == (1, 5)
+    assert set(model.suggest(X[195:205], 10).rows) == {5, 6, 7, 8, 9}  # the others are labelled
 
 
 def test_a_file_goes_on_as_the_model_does(model: GPClassifier, tmp_path: Path) -> None:
