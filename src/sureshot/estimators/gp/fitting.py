@@ -99,10 +99,10 @@ def fit_members(
     embeddings = is_unit_norm(torch.from_numpy(training.rows.x))
     if plans:
         judged = _made(settings, plans, training, known, embeddings)
-        judged = judged.joined_by(local, rows) if local else judged
+        judged = judged.joined_by(local, rows, ask=known is None) if local else judged
     else:
         support = Support.of(rows, n_classes, local[0].plan.scaling, local[0].plan.device)
-        judged = Judged((), (), support, False, True).joined_by(local, rows)
+        judged = Judged((), (), support, False, True).joined_by(local, rows, ask=known is None)
     judged = judged.weighed() if known is None else judged
     members = judged.members
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score

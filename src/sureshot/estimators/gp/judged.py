@@ -36,13 +36,14 @@ class Judged:
     by_half: bool  # whether the other half has been learnt from only
     to_be_weighed: bool  # by these rows
 
-    def joined_by(self, local: Sequence[LocalMember], rows: LabelledRows) -> Judged:
-        """With members that see nearest rows, and no more judges than their predictions take time for."""
+    def joined_by(self, local: Sequence[LocalMember], rows: LabelledRows, ask: bool = True) -> Judged:
+        """With members that see nearest rows, and no more judges than their predictions take time for, if any."""
         past = local[0].past(rows)
         place, asked = sampled_rows(self.support, MOST_JUDGES, None if past is None else past.order)
         of_rows = [None if part is None else part[:, place] for part in self.left_out]
         seen = np.flatnonzero(rows.lots < self.members[0].plan.share) if self.members else np.arange(len(rows.y))
-        of_rows += [member.probabilities_left_out(rows, torch.from_numpy(seen)[place.cpu()]).mT for member in local]
+        places = torch.from_numpy(seen)[place.cpu()]
+        of_rows += [member.probabilities_left_out(rows, places).mT if ask else None for member in local]
         members = (*self.members, *local)
         order = sorted(range(len(members)), key=lambda k: -members[k].plan.weight)
         return Judged(tuple(members[k] for k in order), tuple(of_rows[k] for k in order), asked, self.by_half, True)

@@ -3,7 +3,8 @@
 As long as the same classes have rows everything that was chosen stays, until it is chosen anew or calibrated: kernel,
 scaling, temperature, weights of an average, and inducing inputs with the features of known rows. Where a class comes,
 or goes, or gets its first row, kernels and scaling stay, but what labels of that class must have a say in is found
-anew: temperature, noise, and inducing inputs, without which no function would reach it.
+anew: temperature, noise, and inducing inputs, without which no function would reach it. Members that see nearest rows
+take it as it is: what their left-out rows had chosen stays, as to ask these takes as long as thousands of predictions.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         return fit(settings, training)
     followed = known.followed
-    if training.retunes or training.reader.clock is not None:
+    if training.came is not None and (training.retunes or training.reader.clock is not None):
         followed = followed.after(known, came)
         if followed.is_worse and training.retunes:
             logger.info("%s: settings are chosen anew from %d rows", followed.in_words(known), len(training.rows.y))
@@ -66,10 +67,11 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
     if _of_the_same_classes(known, training, settings):
         found = _with_rows(settings, training, rows, known)
     else:
-        n_classes = len(training.classes)
+        n_classes, places = len(training.classes), _places(training, rows, known)
         plans = [keep_plan(member.plan, settings, rows, n_classes, known.calibrated) for member in known.globals]
-        local = [LocalMember.of(one.plan, rows, n_classes) for one in known.members if isinstance(one, LocalMember)]
+        local = [one.with_rows(rows, places, n_classes) for one in known.members if isinstance(one, LocalMember)]
         found = replace(fit_members(settings, plans, local, rows, training, known), chosen_by=known.chosen_by)
+        found = replace(found, score=known.score) if local else found
     found = replace(found, followed=followed)
     if found.outgrown > before.outgrown:
         logger.warning(
@@ -90,9 +92,7 @@ def _of_the_same_classes(known: GPFitted, training: TrainingSet, settings: Setti
 
 def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, known: GPFitted) -> GPFitted:
     """The posteriors of all rows, everything else as it is; scores of left-out rows are not known until a fit."""
-    n_classes = len(training.classes)
-    whole = len(known.learnt.y) == len(known.rows.y) and len(rows.y) == len(training.rows.y)
-    places = training.places if whole else None  # classes of no weight are not among the rows that are learnt from
+    n_classes, places = len(training.classes), _places(training, rows, known)
     moved = _seen_by_globals(known, rows) if known.globals else None
     members: list[Member] = []
     seen: tuple[Scaling, Support] | None = None
@@ -124,6 +124,12 @@ def _with_rows(settings: Settings, training: TrainingSet, rows: LabelledRows, kn
         weight_of_class=np.bincount(rows.y, rows.weight, minlength=n_classes),
         left_out=None,
     )
+
+
+def _places(training: TrainingSet, rows: LabelledRows, known: GPFitted) -> np.ndarray | None:
+    """As those of the training set, where all of its rows are learnt from: classes of no weight are not."""
+    whole = len(known.learnt.y) == len(known.rows.y) and len(rows.y) == len(training.rows.y)
+    return training.places if whole else None
 
 
 def _seen_by_globals(known: GPFitted, rows: LabelledRows) -> tuple[LabelledRows, torch.Tensor] | None:
