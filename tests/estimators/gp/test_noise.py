@@ -148,5 +148,5 @@ def test_an_average_whose_members_do_not_know_left_out_rows_keeps_its_temperatur
 ) -> None:
     plan, support, _ = problem
     members = (SimpleNamespace(plan=plan),) * 2
-    judged = Judged(members, (None, None), support, False, False)  # type: ignore[arg-type]
+    judged = Judged(members, (None, None), support, False)  # type: ignore[arg-type]
     assert judged.of_average((0.8, 0.1))[:2] == (0.8, 0.1)

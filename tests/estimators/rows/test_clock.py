@@ -95,4 +95,3 @@ def test_what_goes_with_no_time(arguments: dict[str, object], text: str) -> None
 
 def test_windows_are_numbers() -> None:
     assert check_window(np.int64(3), "arrival") == 3.0
-    assert check_window(None, None) is None

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from sureshot import FewShotClassifier, GPClassifier
 from sureshot.estimators.classes.class_weights import weigh_classes
-from sureshot.estimators.gp.member_fitting import _inducing_inputs
 from sureshot.estimators.rows.labelled_rows import LabelledRows
-from sureshot.estimators.rows.support import Support
 
 X = np.array([[0.0], [0.0], [1.0], [2.0], [2.0]])
 ROWS = LabelledRows(X, np.array([0, 1, 0, 0, 1]), np.array([4.0, 1.0, 5.0, 0.5, 2.0]))
@@ -71,19 +68,3 @@ def test_copies_of_all_rows_make_no_model_surer_that_it_knows_them(weighted: boo
     else:
         often.fit(np.repeat(x, 5, 0), np.repeat(y, 5))
     assert nll(often, test_x, test_y) < nll(once, test_x, test_y) + 0.05
-
-
-def test_rows_that_judge_make_no_inducing_inputs() -> None:
-    """Of each class one half, and the only row of a class is none of them."""
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2001, 2)), np.append(np.arange(2000) % 2, 2)
-    ones = torch.ones(2001, dtype=torch.float64)
-    support = Support(torch.from_numpy(x), torch.from_numpy(y), ones, 3, ones, 2 * ones).judged_by_half()
-    assert support.judges is not None
-    assert torch.bincount(support.y[support.judges], minlength=3).tolist() == [500, 500, 0]
-    assert torch.equal(support.usable > 0, support.judges)
-    assert len(_inducing_inputs(support, 2400)) == 1001  # 800 of a class at most
-    model = GPClassifier(kernel="rbf", approximation="inducing", n_inducing=2400, likelihood="least_squares").fit(x, y)
-    (member,) = model._fitted.members
-    assert len(member.process.approximation.inputs) == 1601  # when half of the rows have judged, all are learnt from
-    assert np.isfinite(model.log_evidence_)

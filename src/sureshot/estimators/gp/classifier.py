@@ -313,7 +313,7 @@ class GPClassifier(IncrementalClassifier):
 
     @property
     def _window(self) -> float | None:
-        return check_window(self.window, self.time)
+        return None if self.window is None else check_window(self.window, self.time)
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
         settings = Settings.checked(self._arguments, seed, len(training.rows.y))

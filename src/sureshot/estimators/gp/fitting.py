@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_prior import usual_prior
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
@@ -20,14 +19,9 @@ from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.judged import Judged
 from sureshot.estimators.gp.local_fitting import local_members
 from sureshot.estimators.gp.local_member import LocalMember
-from sureshot.estimators.gp.member import Member
 from sureshot.estimators.gp.member_fitting import (
     DEFAULT_INDUCING,
     MemberFit,
-    basis_of,
-    by_inducing_inputs,
-    condition_on,
-    member_of,
 )
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
@@ -36,14 +30,11 @@ from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import EXACT_LIMIT, Support, is_compared_whole
-from sureshot.inference.schemes import Effort
 from sureshot.kernels import is_unit_norm
 from sureshot.progress import stage, tracked
 
 CHOSEN = 0.7  # of the time, roughly, that learning takes has gone by when settings are chosen
-ROWS_OF_AN_INPUT = 10  # rows per inducing input up to which leave-one-out predictions are too good
 MOST_OF_AN_INPUT = 20  # rows per inducing input that global members see, where local ones see all
-JUDGED = 0.7  # of that for fitting, when many rows have judged what was chosen
 
 
 def fit(settings: Settings, training: TrainingSet) -> GPFitted:
@@ -102,7 +93,7 @@ def fit_members(
         judged = judged.joined_by(local, rows, ask=known is None) if local else judged
     else:
         support = Support.of(rows, n_classes, local[0].plan.scaling, local[0].plan.device)
-        judged = Judged((), (), support, False, True).joined_by(local, rows, ask=known is None)
+        judged = Judged((), (), support, True).joined_by(local, rows, ask=known is None)
     judged = judged.weighed() if known is None else judged
     members = judged.members
     temperature, noise, score = members[0].plan.temperature, 0.0, members[0].plan.score
@@ -116,10 +107,6 @@ def fit_members(
         temperature, noise = known.temperature, 0.0
     else:
         scores = judged.scores(temperature, noise, (frequencies, prior))
-    if judged.by_half:
-        with stage(JUDGED, 1.0):
-            chosen = tracked(members, "fitting", len(members))
-            members = tuple(_with_all_rows(settings, member, rows, n_classes) for member in chosen)
     return GPFitted(
         classes=training.classes,
         columns=training.columns,
@@ -150,38 +137,15 @@ def _made(
     by_part = not is_compared_whole(plans[0][1])
     tuned = settings.objective is not None and not (known is not None and known.calibrated)
     how = MemberFit(settings, tuned, by_part, of_two)
-    by_half = tuned and known is None and _score_too_well(settings, plans)
-    if by_half:
-        plans = [(plan, support.judged_by_half()) for plan, support in plans]
     found: list[tuple[GlobalMember, Tensor | None]] = []
-    with stage(0.0, JUDGED if by_half else 1.0):
-        for place, (plan, support) in enumerate(tracked(plans, "fitting", len(plans))):
-            start = None if known is None else Start(known.globals[place], known.classes, training.classes)
-            found.append(how.member(plan, support, start))
+    for place, (plan, support) in enumerate(tracked(plans, "fitting", len(plans))):
+        start = None if known is None else Start(known.globals[place], known.classes, training.classes)
+        found.append(how.member(plan, support, start))
     members, left_out = zip(*found, strict=True)
     # Of two kernels of embeddings, least squares has weighed all rows.
     to_be_weighed = by_part and support.can_select_kernels and not of_two
-    return Judged(members, left_out, support, by_half, to_be_weighed)
+    return Judged(members, left_out, support, to_be_weighed)
 
 
 def _inducing_inputs(settings: Settings) -> int:
     return settings.n_inducing or DEFAULT_INDUCING
-
-
-def _score_too_well(settings: Settings, plans: Sequence[tuple[Plan, Support]]) -> bool:
-    """Whether left-out rows, many of them, lie by inducing inputs that were made of them; see `judged_by_half`."""
-    known = all(plan.model.scheme.in_parts for plan, _ in plans)
-    near = len(plans[0][1].y) <= ROWS_OF_AN_INPUT * _inducing_inputs(settings)
-    return known and near and any(by_inducing_inputs(settings, plan, support) for plan, support in plans)
-
-
-def _with_all_rows(settings: Settings, member: Member, rows: LabelledRows, n_classes: int) -> Member:
-    """What half of the rows have judged, with inducing inputs from all of them; the evidence is that of the former."""
-    if not isinstance(member, GlobalMember):
-        return member
-    plan = member.plan
-    support = Support.of(sample_of(rows, plan.share), n_classes, plan.scaling, plan.device)
-    with threads_for(len(support.y)):
-        basis = basis_of(settings, plan, support)
-        found = condition_on(settings, plan, support, basis, effort=Effort.MODE)
-        return replace(member_of(settings, plan, basis, found), log_evidence=member.log_evidence)

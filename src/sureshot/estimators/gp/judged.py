@@ -33,7 +33,6 @@ class Judged:
     members: tuple[Member, ...]
     left_out: tuple[Tensor | None, ...]  # their probabilities (C, N) of left-out rows, where they know them
     support: Support  # these rows
-    by_half: bool  # whether the other half has been learnt from only
     to_be_weighed: bool  # by these rows
 
     def joined_by(self, local: Sequence[LocalMember], rows: LabelledRows, ask: bool = True) -> Judged:
@@ -46,7 +45,7 @@ class Judged:
         of_rows += [member.probabilities_left_out(rows, places).mT if ask else None for member in local]
         members = (*self.members, *local)
         order = sorted(range(len(members)), key=lambda k: -members[k].plan.weight)
-        return Judged(tuple(members[k] for k in order), tuple(of_rows[k] for k in order), asked, self.by_half, True)
+        return Judged(tuple(members[k] for k in order), tuple(of_rows[k] for k in order), asked, True)
 
     @property
     def _known(self) -> list[Tensor]:

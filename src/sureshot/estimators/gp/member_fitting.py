@@ -232,8 +232,6 @@ def has_finite_rank(plan: Plan, support: Support) -> bool:
 
 def _inducing_inputs(support: Support, most: int) -> Tensor:
     """Of each class that has rows, `most` in all; of all rows together where classes are more than that."""
-    if support.judges is not None:
-        support = support.part(~support.judges)
     if most < support.n_present:
         return kmeans_inducing(support.x, torch.zeros_like(support.y), most)
     return kmeans_inducing(support.x, support.y, most // support.n_present)

@@ -132,10 +132,8 @@ class Past:
         return self.order[place] >= self.seen[own].unsqueeze(-1)
 
 
-def check_window(window: Any, time: Any) -> float | None:
-    """How long rows are kept, in units of the time; None: for ever."""
-    if window is None:
-        return None
+def check_window(window: Any, time: Any) -> float:
+    """How long rows are kept, in units of the time."""
     if time is None:
         raise ValueError(f"window={window!r} goes with a time, which says how old rows are: state time='arrival'.")
     if not isinstance(window, numbers.Real) or isinstance(window, bool) or not 0 < float(window) < math.inf:

@@ -160,7 +160,8 @@ class TableReader(Reader):
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
         X = with_plain_columns(X)
-        check_times(self.time, X)
+        if self.time is not None:
+            check_times(self.time, X)
         if self.spanned is not None:
             checked, found = checked_sparse(name, X, columns)
             return self.spanned(checked), found

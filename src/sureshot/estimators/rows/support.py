@@ -37,7 +37,6 @@ class Support:
     n_classes: int
     left_out: Tensor  # (N,), `LabelledRows.left_out_shares`
     evidence: Tensor  # (N,), `LabelledRows.evidence`
-    judges: Tensor | None = None  # (N,) bool, see `judged_by_half`
 
     @classmethod
     def of(cls, rows: LabelledRows, n_classes: int, scaling: Scaling | None, device: torch.device) -> Support:
@@ -75,16 +74,6 @@ class Support:
         """Some of the rows (M,)."""
         x, y, weight = self.x[rows], self.y[rows], self.weight[rows]
         return Support(x, y, weight, self.n_classes, self.left_out[rows], self.evidence[rows])
-
-    def judged_by_half(self) -> Support:
-        """With one half of the rows as evidence, and the other to make inducing inputs of.
-
-        A row with an inducing input nearby is predicted better than a new one will be, even if its label is left out.
-        That favours smooth kernels and little noise most.
-        """
-        several = torch.bincount(self.y, minlength=self.n_classes)[self.y] > 1
-        judges = (self.folds(2) == 0) & several
-        return replace(self, evidence=self.evidence * judges, judges=judges)
 
     @cached_property
     def able(self) -> Tensor:
