@@ -177,3 +177,12 @@ def test_without_a_time_rows_are_followed_on_request(drift: Any) -> None:
     assert model._fitted.chosen_by == (241, 2)
     with pytest.raises(ValueError, match="retune must be one of True, False, 'auto'"):
         model.partial_fit(x, y, retune="yes")
+
+
+@pytest.mark.parametrize("arguments", [{"time": "arrival"}, {"approximation": "nearest_neighbours"}])
+def test_a_stream_may_begin_with_one_row(arguments: dict[str, Any]) -> None:
+    model = GPClassifier(**arguments).partial_fit(X[:1], Y[:1])
+    assert model.predict_proba(X[:2]).tolist() == [[1.0], [1.0]]
+    model.partial_fit(X[1:40], Y[1:40], retune="auto")  # many times as many
+    assert model._fitted.chosen_by == (40, 2)
+    assert model.predict_proba(X[40:50]).shape == (10, 2)

@@ -276,9 +276,9 @@ class GPClassifier(IncrementalClassifier):
             As in `fit`.
         retune : bool or "auto", default=False
             Choose all settings anew from all rows. "auto" does so once the latest rows, as they are predicted before
-            they are learnt from, lose more than left-out rows had promised, by three standard errors. It also happens,
-            with a line in the log, if a row lies too far outside all others for the settings. What was learnt of a
-            DataFrame's columns stays.
+            they are learnt from, lose more than left-out rows had promised, by three standard errors, and once rows or
+            classes are twice as many. It also happens, with a line in the log, if a row lies too far outside all others
+            for the settings. What was learnt of a DataFrame's columns stays.
         row_id : array (n,), optional
             A row with a known id replaces the row that had it, and removes it if its weight is 0 and that of another is
             not. Without ids, rows that are sent twice count twice.

@@ -42,6 +42,7 @@ class Judged:
         of_rows = [None if part is None else part[:, place] for part in self.left_out]
         seen = np.flatnonzero(rows.lots < self.members[0].plan.share) if self.members else np.arange(len(rows.y))
         places = torch.from_numpy(seen)[place.cpu()]
+        ask = ask and len(places) > 0
         of_rows += [member.probabilities_left_out(rows, places).mT if ask else None for member in local]
         members = (*self.members, *local)
         order = sorted(range(len(members)), key=lambda k: -members[k].plan.weight)

@@ -74,11 +74,12 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
         found = replace(found, score=known.score) if local else found
     found = replace(found, followed=followed)
     if found.outgrown > before.outgrown:
-        logger.warning(
-            "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: retune=True (on the "
-            "command line --retune) chooses them anew",
-            *(*found.chosen_by, len(found.rows.y), np.count_nonzero(found.frequencies)),
-        )
+        grown = "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: "
+        numbers = (*found.chosen_by, len(found.rows.y), np.count_nonzero(found.frequencies))
+        if training.retunes:
+            logger.info(grown + "they are chosen anew", *numbers)
+            return fit(settings, training)
+        logger.warning(grown + "retune=True (on the command line --retune) chooses them anew", *numbers)
     return found
 
 

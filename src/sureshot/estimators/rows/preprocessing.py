@@ -100,7 +100,8 @@ class Scaling:
         """The map of columns of which that at a place tells the time, in units of its standard deviation."""
         others = self.kept != place
         kept = np.append(self.kept[others], place)
-        mean, scale = np.append(self.mean[others], times.mean()), np.append(self.scale[others], times.std() or 1.0)
+        with np.errstate(over="ignore"):
+            mean, scale = np.append(self.mean[others], times.mean()), np.append(self.scale[others], times.std() or 1.0)
         limits = None if self.limits is None else np.column_stack([self.limits[:, others], [-np.inf, np.inf]])
         return replace(self, kept=kept, mean=mean, scale=scale, limits=limits, time=len(kept) - 1)
 

@@ -92,7 +92,7 @@ def learn(
     count = min(max(1, n_neighbours // FEWER) + 1, len(x))
     batch = max(LEAST_BATCH, min(BATCH, ENTRIES // (count * width)))
     point, first, second = start.clone().requires_grad_(), torch.zeros_like(start), torch.zeros_like(start)
-    for step in tracked(range(steps), "learning length-scales", steps):
+    for step in tracked(range(steps if len(pool) else 0), "learning length-scales", steps):
         scales, noise, parameters = point.exp().split(sizes)
         lengthscale = scales[scale_of]
         if step in SEARCHED:
