@@ -46,16 +46,18 @@ def test_a_fit_and_predictions_of_a_large_table(benchmark: Any, one_thread: None
 
 
 @pytest.mark.benchmark(timer=time.process_time)
-def test_a_row_more_beside_a_copy_of_all(benchmark: Any, one_thread: None) -> None:
-    """Of 15,000; the least there is to do is to copy rows to make room for one in their order."""
+@pytest.mark.parametrize("what", ["row", "row of a stream", "class"])
+def test_one_more_beside_a_copy_of_all(benchmark: Any, one_thread: None, what: str) -> None:
+    """Of 15,000 rows; the least there is to do is to copy rows to make room for one in their order."""
     n = 15_000
     x, y = table(n + 60)
-    model = GPClassifier("matern32", approximation="nearest_neighbours").fit(x[:n], y[:n])
+    time_of_rows = "arrival" if what == "row of a stream" else None
+    model = GPClassifier("matern32", approximation="nearest_neighbours", time=time_of_rows).fit(x[:n], y[:n])
     rows = iter(range(n, n + 60))
 
     def another() -> None:
         row = next(rows)
-        model.partial_fit(x[row : row + 1], y[row : row + 1])
+        model.partial_fit(x[row : row + 1], [row] if what == "class" else y[row : row + 1])
 
     benchmark.pedantic(another, rounds=50, warmup_rounds=5)
     benchmark.extra_info["bound"] = "a copy of the rows"

@@ -127,16 +127,11 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
             "kernels; the random forest is fitted anew to the rows of the same window after each batch. Columns are "
             "standardised by all rows so far, for kernel search by the first batch. Probabilities are clipped at 1e-6."
         ),
-        tables=(
-            Table(
-                "prequential",
-                "Over all rows but those of the first batch; ECE of all of them together; seconds to predict and "
-                "learn everything. Passive-aggressive learning has no probabilities.",
-                summary,
-            ),
-            Table(
-                "curves", "Each batch.", curves.drop(columns=["bins", "new_classes"], errors="ignore"), on_page=False
-            ),
+        tables=stream_tables(
+            "Over all rows but those of the first batch; ECE of all of them together; seconds to predict and learn "
+            "everything. Passive-aggressive learning has no probabilities.",
+            summary,
+            curves,
         ),
         pictures=(prequential_curves(curves, OURS),),
         config=settings,
@@ -149,6 +144,12 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
             "Kernel search has six kinds of leaves here; the default grammar has BROWNIAN, too.",
         ),
     )
+
+
+def stream_tables(caption: str, summary: pd.DataFrame, curves: pd.DataFrame) -> tuple[Table, Table]:
+    """That of streams and methods, and beside the page that of batches."""
+    of_batches = curves.drop(columns=["bins", "new_classes"], errors="ignore")
+    return Table("prequential", caption, summary), Table("curves", "Each batch.", of_batches, on_page=False)
 
 
 def curve_frame(records: Sequence[Record]) -> pd.DataFrame:

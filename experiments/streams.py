@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from experiments.batch_learners import AdaptiveForest, BatchLearner, Incremental, Refitted, quiet, river_is_installed
 from experiments.campaigns.cells import CampaignConfig
 from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
-from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
+from experiments.experiment import Experiment, Outcome, Progress, Verdict, configure
 from experiments.smc_streams import (
     ADAPTIVE,
     STREAMS,
@@ -28,6 +28,7 @@ from experiments.smc_streams import (
     load_stream,
     prequential_curves,
     prequential_step,
+    stream_tables,
     summary_frame,
 )
 from sureshot.computing.threads import one_thread
@@ -120,12 +121,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
             "labels cost more than was promised. Peers are refitted to their windows after every batch; the adaptive "
             "random forest is river's. One thread. Probabilities are clipped at 1e-6."
         ),
-        tables=(
-            Table("prequential", "Over all rows but the first; seconds of processor and wall together.", summary),
-            Table(
-                "curves", "Each batch.", curves.drop(columns=["bins", "new_classes"], errors="ignore"), on_page=False
-            ),
-        ),
+        tables=stream_tables("Over all rows but the first; seconds of the clock.", summary, curves),
         pictures=(prequential_curves(curves, OURS),),
         config=settings,
         seeds=(settings.seed,),
