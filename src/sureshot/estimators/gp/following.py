@@ -13,7 +13,7 @@ import torch
 from sureshot.data.checks import listed
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.temperature import log_probability
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 
 LATEST = 500  # rows that are compared with what was promised,
 FEWEST = 30  # and as many at least
@@ -46,24 +46,23 @@ class Followed:
         return bool(self.losses.mean() > self.promised + ERRORS * error)
 
     def after(self, known: ClassFitted, came: LabelledRows) -> Followed:
-        """With rows that came, as what was known before them predicts those of its classes."""
-        clock, x, ours = known.reader.clock, came.x, came.y < len(known.classes)
+        """With the last of rows that came, as what was known before them predicts those of its classes."""
+        clock, ours = known.reader.clock, came.y < len(known.classes)
         ours[ours] = known.frequencies[came.y[ours]] > 0
         if not ours.any():
             return self
-        if clock is not None:
-            order = np.argsort(x[ours, clock.place], kind="stable")
-            x, y = clock.now(x[ours][order]), came.y[ours][order]
-        else:
-            x, y = x[ours], came.y[ours]
+        came = part_of(came, ours)
+        order = np.argsort(came.lots if clock is None else came.x[:, clock.place], kind="stable")[-LATEST:]
+        x, y = came.x[order], came.y[order]
+        x = x if clock is None else clock.now(x)
         with torch.no_grad():
             p = known.answers(known.predictor.moments(known.predictor.inputs(x)), known.temperature).cpu()
             of_label = -log_probability(p[torch.arange(len(y)), torch.from_numpy(y)]).numpy()
         losses, labels = np.append(self.losses, of_label), np.append(self.labels, y)
         return replace(self, losses=losses[-LATEST:], labels=labels[-LATEST:])
 
-    def in_words(self, known: ClassFitted) -> str:
-        """What has changed: how much, in which classes, and where rows have times in which columns."""
+    def in_words(self, known: ClassFitted, rows: LabelledRows) -> str:
+        """What has changed: how much, in which classes, and where all rows have times in which columns."""
         found = (
             f"the latest {len(self.losses)} labels cost {self.losses.mean():.3f} nats each, where {self.promised:.3f} "
             "were promised when settings were chosen"
@@ -71,13 +70,13 @@ class Followed:
         totals = np.bincount(self.labels, self.losses - self.promised, minlength=len(known.classes))
         worst = [k for k in totals.argsort()[::-1][:NAMED] if totals[k] > 0]
         found += f"; mostly those of {listed(known.classes[worst].tolist())}"
-        moved = _moved(known, len(self.losses))
+        moved = _moved(known, rows.x, len(self.losses))
         return found + (f"; columns that have moved: {', '.join(moved)}" if moved else "")
 
 
-def _moved(known: ClassFitted, n_latest: int) -> list[str]:
+def _moved(known: ClassFitted, x: np.ndarray, n_latest: int) -> list[str]:
     """Columns of the latest rows whose mean is another than before, in their standard deviations."""
-    clock, x = known.reader.clock, known.rows.x
+    clock = known.reader.clock
     if clock is None or len(x) < 2 * n_latest:
         return []
     order = np.argsort(x[:, clock.place], kind="stable")

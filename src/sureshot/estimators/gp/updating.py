@@ -54,12 +54,13 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
     if training.came is not None and (training.retunes or training.reader.clock is not None):
         followed = followed.after(known, came)
         if followed.is_worse and training.retunes:
-            logger.info("%s: settings are chosen anew from %d rows", followed.in_words(known), len(training.rows.y))
+            told = followed.in_words(known, training.rows)
+            logger.info("%s: settings are chosen anew from %d rows", told, len(training.rows.y))
             return fit(settings, training)
         if followed.is_worse and not followed.told:
             warn(
-                f"{followed.in_words(known)}. retune=True chooses settings anew, retune='auto' whenever this happens "
-                "(on the command line --retune, --retune-if-worse)"
+                f"{followed.in_words(known, training.rows)}. retune=True chooses settings anew, retune='auto' whenever "
+                "this happens (on the command line --retune, --retune-if-worse)"
             )
             followed = replace(followed, told=True)
     rows = weigh_classes(training.rows, settings.class_weight, training.classes, settings.inference)
