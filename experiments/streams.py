@@ -118,8 +118,8 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
             f"The {settings.rows or 'rows'} of each stream in time order, with all columns, in batches of "
             f"{settings.batch} after the first {settings.first}: a batch is predicted, scored, then learnt. "
             '`GPClassifier(time="arrival")` learns with `retune="auto"`: it chooses settings anew when the latest '
-            "labels cost more than was promised, and when rows have doubled. Peers are refitted to their windows after every batch; the adaptive "
-            "random forest is river's. One thread. Probabilities are clipped at 1e-6."
+            "labels cost more than was promised, and when rows have doubled. Peers are refitted to their windows after "
+            "every batch; the adaptive random forest is river's. One thread. Probabilities are clipped at 1e-6."
         ),
         tables=stream_tables("Over all rows but the first; seconds of the clock.", summary, curves),
         pictures=(prequential_curves(curves, OURS),),
