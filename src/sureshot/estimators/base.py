@@ -174,8 +174,7 @@ class IncrementalClassifier(Answers):
             training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new, retunes=retunes)
             return self._commit(training, known, keep_settings)
         came, before = _as_they_came(data, codes, names), known.distinct_rows
-        arrived = clock.place if clock is not None and clock.counted else None
-        together = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names, arrived)
+        together = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names, reader.arrival)
         if window is not None and clock is not None:
             together = together.latest(clock.place, window)
         rows, row_ids = together.merged()

@@ -99,9 +99,8 @@ def _unlabelled(fitted: ClassFitted, pool: np.ndarray) -> np.ndarray:
     Of precomputed kernels nobody knows which rows are labelled.
     """
     known, pool = fitted.rows.x if fitted.has_distances else pool[:0], fitted.reader.as_learnt(pool)
-    clock = fitted.reader.clock
-    if clock is not None and clock.counted:
-        known, pool = (np.delete(rows, clock.place, axis=1) for rows in (known, pool))
+    if (arrival := fitted.reader.arrival) is not None:
+        known, pool = (np.delete(rows, arrival, axis=1) for rows in (known, pool))
     digits, exponent = np.frexp(np.concatenate([known, pool]))  # of single precision, but not its range
     with np.errstate(over="ignore"):
         rounded = np.ldexp(np.round(digits * 2**24), exponent - 24)

@@ -186,8 +186,7 @@ class GPFitted(ClassFitted):
             found[plan.scaling.kept] += plan.weight * (
                 1.0 if plan.scaling.relevance is None else plan.scaling.relevance
             )
-        clock = self.reader.clock
-        found = found[:-1] if clock is not None and clock.counted else found
+        found = found[: self.reader.arrival]
         return found if self.reader.encoder is None else self.reader.encoder.by_source(found)
 
     @property

@@ -83,7 +83,7 @@ def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows
 def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
     """As `merge_rows`, and where each row has gone, (n,) int64."""
     x = rows.x + 0.0  # turns -0.0 into 0.0
-    keyed = _as_bytes(np.column_stack([x, rows.y.astype(np.float64)]))
+    keyed = _keys(x, rows.y)
     _, first, inverse = np.unique(keyed, return_index=True, return_inverse=True)
     place = inverse.ravel()
     merged = np.bincount(place, weights=rows.weight, minlength=len(first))
@@ -92,7 +92,7 @@ def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
 
 def with_rows(known: LabelledRows, new: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
     """As `merged_rows` of known rows and new ones, both merged already: the new ones are put in their places."""
-    keys, own = (_as_bytes(np.column_stack([rows.x, rows.y.astype(np.float64)])) for rows in (known, new))
+    keys, own = (_keys(rows.x, rows.y) for rows in (known, new))
     at = np.searchsorted(keys, own)
     found = keys[np.minimum(at, len(keys) - 1)] == own
     before = at[~found]
@@ -117,6 +117,11 @@ def places_among(known: np.ndarray, x: np.ndarray) -> np.ndarray:
     place[number[: len(known)]] = np.arange(len(known))
     found: np.ndarray = place[number[len(known) :]]
     return found
+
+
+def _keys(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What merged rows are sorted by, (N,)."""
+    return _as_bytes(np.column_stack([x, y.astype(np.float64)]))
 
 
 def _as_bytes(x: np.ndarray) -> np.ndarray:

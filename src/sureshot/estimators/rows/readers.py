@@ -44,6 +44,11 @@ class Reader(ABC):
         """Whether rows are kept in columns that mean something one by one."""
         return True
 
+    @property
+    def arrival(self) -> int | None:
+        """The column that numbers rows as they arrive, the last, which no user knows; None: there is none."""
+        return self.clock.place if self.clock is not None and self.clock.counted else None
+
     def names_of(self, columns: Columns) -> tuple[str, ...] | None:
         """Names of the columns in which rows are kept, where these have any."""
         return None
@@ -99,7 +104,7 @@ class TableReader(Reader):
         width = n_features if self.encoder is None else len(self.encoder.names)
         if self.clock is not None and self.clock.place >= width + self.clock.counted:
             raise ValueError("the clock is none of the columns")
-        return width + (self.clock is not None and self.clock.counted)
+        return width + (self.arrival is not None)
 
     @classmethod
     def of(cls, columns: Any, kernel: str | None = None, time: Any = None) -> TableReader:
@@ -231,7 +236,7 @@ class TableReader(Reader):
             return None
         else:
             names = tuple(map(str, columns.names))
-        return (*names, ARRIVAL) if self.clock is not None and self.clock.counted else names
+        return names if self.arrival is None else (*names, ARRIVAL)
 
     @property
     def has_columns(self) -> bool:
