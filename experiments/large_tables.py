@@ -8,7 +8,8 @@ is computed in a process of its own, whose memory is the method's alone (as Linu
 
 from __future__ import annotations
 
-import re
+import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -151,18 +152,35 @@ def fit_and_score(data_root: Path | None, cell: MethodCell) -> dict[str, Any]:
 
 
 def measured(work: Callable[[], T]) -> tuple[T, float, float]:
-    """What the work returns, its processor seconds, and its peak of memory in MB above what was there before."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
-    before, started = _megabytes("VmRSS"), time.process_time()
-    found = work()
-    seconds = time.process_time() - started
-    return found, seconds, _megabytes("VmHWM") - before
+    """What the work returns, its processor seconds, and its peak of memory in MB above what was there before.
+
+    Memory is looked at every few milliseconds: not every kernel lets a process forget the peak that it counts.
+    """
+    before, over = _megabytes(), threading.Event()
+    peak = before
+
+    def watch() -> None:
+        nonlocal peak
+        while not over.wait(0.005):
+            peak = max(peak, _megabytes())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    started = time.process_time()
+    try:
+        found = work()
+        seconds = time.process_time() - started
+        peak = max(peak, _megabytes())
+    finally:
+        over.set()
+        watcher.join()
+    return found, seconds, peak - before
 
 
-def _megabytes(name: str) -> float:
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
-    assert found is not None
-    return float(found[1]) * 1024 / 1e6
+def _megabytes() -> float:
+    """Memory of the process now, as Linux counts it."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def rows_of(cell: MethodCell, data_root: Path | None) -> list[Any]:
