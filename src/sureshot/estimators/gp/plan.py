@@ -26,16 +26,7 @@ from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.support import Support
 from sureshot.inference import schemes_for
 from sureshot.kernels import Scale, is_unit_norm
-from sureshot.likelihoods import Softmax
 from sureshot.likelihoods.base import PredictiveRule
-
-
-@dataclass(frozen=True)
-class TwoClassChoice:
-    """How latents of two classes become probabilities."""
-
-    model: Model
-    temperature: float
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,6 @@ class Plan:
     weight: float = 1.0  # its share of an average
     # Output scale and noise of least squares as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
-    of_two: TwoClassChoice | None = None  # what was chosen for two classes, while there are more, which it cannot say
     local: Locality | None = None  # of a member that sees nearest rows only
     share: float = 1.0  # of the rows that are learnt from, as `sample_of` draws them
 
@@ -78,14 +68,10 @@ class Plan:
             raise ValueError("the kernel has no output scale")
         if not 0 < self.share <= 1 or not 0 < self.temperature < math.inf or not self.weight > 0:
             raise ValueError("malformed temperature or weight")
-        of_two = self.of_two
-        if of_two is not None and not 0 < of_two.temperature < math.inf:
-            raise ValueError("malformed temperature")
         if self.as_chosen is not None and not all(0 < number < math.inf for number in self.as_chosen):
             raise ValueError("malformed output scale and noise")
-        for model in (self.model, *([] if of_two is None else [of_two.model])):
-            if model.inference not in schemes_for(model.likelihood):
-                raise ValueError("malformed likelihood or inference")
+        if self.model.inference not in schemes_for(self.model.likelihood):
+            raise ValueError("malformed likelihood or inference")
 
     @property
     def device(self) -> torch.device:
@@ -173,15 +159,14 @@ def keep_plan(
 ) -> tuple[Plan, Support]:
     """The plan for rows of other classes, and these rows as its kernel sees them.
 
-    What changes is what another number of classes needs: the likelihood, or that which was chosen for two classes where
-    there are no more again, and unless it is `calibrated` the temperature; and the centre of embeddings.
+    What changes is what another number of classes needs: the likelihood, and the centre of embeddings.
     """
     if plan.as_chosen is not None and not calibrated:
         plan = _as_chosen(plan, *plan.as_chosen)  # or updates on the way would each add noise
     if isinstance(settings.kernel, str):
         plan = _recentred(plan, sample_of(rows, plan.share))
     support = Support.of(sample_of(rows, plan.share), n_classes, plan.scaling, settings.device)
-    return _adapted(plan, settings, support, calibrated), support
+    return _adapted(plan, settings, n_classes), support
 
 
 def _as_chosen(plan: Plan, output_scale: float, noise: float) -> Plan:
@@ -198,26 +183,13 @@ def _recentred(plan: Plan, rows: LabelledRows) -> Plan:
     return replace(plan, kernel=plan.kernel.map(centred))
 
 
-def _adapted(plan: Plan, settings: Settings, support: Support, calibrated: bool) -> Plan:
-    """The plan with a likelihood for as many classes as there are, if it has one for two only, or the other way.
-
-    What was chosen for two classes is kept aside while there are more.
-    """
-    current, n_classes, of_two = plan.model, support.n_classes, plan.of_two
-    allowed = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
-    if of_two is not None and n_classes <= 2:
-        plan = replace(plan, model=replace(of_two.model, noise=current.noise), of_two=None)
-        return plan if calibrated else replace(plan, temperature=of_two.temperature)
-    too_many = current.one_latent and n_classes > 2
-    too_few = isinstance(current.training_likelihood, Softmax) and n_classes <= 2 and settings.likelihood == "auto"
-    if not (too_many or too_few):
+def _adapted(plan: Plan, settings: Settings, n_classes: int) -> Plan:
+    """The plan with the likelihood of a fit with as many classes, where that of two and that of more differ."""
+    current = plan.model
+    default = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)[0]
+    if current.scheme.is_exact or current.likelihood == default.likelihood:
         return plan
-    plan = replace(plan, model=replace(allowed[0], noise=current.noise))
-    if plan.model.likelihood == current.likelihood:
-        return plan
-    if too_many:
-        plan = replace(plan, of_two=TwoClassChoice(current, plan.temperature))
-    return plan if calibrated else replace(plan, temperature=1.0)
+    return replace(plan, model=replace(default, noise=current.noise))
 
 
 def columns_ranks(support: Support) -> Ranks | None:
