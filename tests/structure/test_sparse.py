@@ -104,7 +104,7 @@ def test_with_few_it_is_that_of_the_covariance_that_they_leave(n_classes: int, l
     dense = collapsed(state, FEW)
     fresh = state.recomputed().latent
     close(state.latent.log_likelihood, dense.log_likelihood)
-    for grown, other in zip(state.latent, fresh, strict=True):  # type: ignore[call-overload]
+    for grown, other in zip(state.latent.parts, fresh.parts, strict=True):  # type: ignore[attr-defined]
         close(grown, other)
     found = moments(state, QUERIES)
     kernels = gram(PRIOR, state.particles, torch.cat([X, QUERIES]), FEW)

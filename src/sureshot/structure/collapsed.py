@@ -16,8 +16,10 @@ covariance that rounding has made indefinite stops it; where S cannot be factori
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -26,19 +28,84 @@ from sureshot.gaussian.algebra import grown_triangle, solve_vectors, times_vecto
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
-from sureshot.structure.links import LOGISTIC, Link
+from sureshot.structure.links import LOGISTIC
 
 SHIFT = 0.5
 """b, of a contrast that is positive."""
 _LEAST_VARIANCE = 1e-12
 
 
-class Collapsed(NamedTuple):
-    """Of M particles with P data."""
+@dataclass(frozen=True)
+class Drawn(ABC):
+    """Latents that are integrated out given Polya-Gamma variables; of M particles with P data, which lead in all parts.
+
+    See `sureshot.structure.latents.Latents` for what is not said here.
+    """
 
     omega: Tensor  # (M, P)
-    factor: Tensor  # (M, P, P), L; NaN for particles that have none
-    whitened: Tensor  # (M, P), u
+    factor: Tensor  # (M, ., .), L; NaN for particles that have none
+    whitened: Tensor  # (M, .), u
+
+    link = LOGISTIC
+
+    @classmethod
+    @abstractmethod
+    def of(cls, omega: Tensor, covariance: Any, out: Tensor | None = None) -> Self:
+        """Given the Polya-Gamma variables; `out` is where to put the factor."""
+
+    @abstractmethod
+    def drawn(self, covariance: Any, generator: torch.Generator) -> Tensor:
+        """The latents (M, P) given the Polya-Gamma variables."""
+
+    @property
+    def variables(self) -> dict[str, Tensor]:
+        return {"omega": self.omega}
+
+    def restored(self, variables: Mapping[str, Tensor]) -> Self:
+        if not bool((variables["omega"] > 0).all()):
+            raise ValueError("Polya-Gamma variables must be positive")
+        return replace(self, omega=variables["omega"])
+
+    def chosen(self, places: Sequence[int] | Tensor) -> Self:
+        return type(self)(*(part[places] for part in self.parts))
+
+    def part(self, places: slice) -> Self:
+        return type(self)(*(part[places] for part in self.parts))
+
+    def joined(self, parts: Sequence[Self]) -> Self:
+        return type(self)(*(torch.cat(same) for same in zip(*(one.parts for one in parts), strict=True)))
+
+    def put(self, places: Sequence[int], others: Self, rows: Sequence[int]) -> None:
+        for mine, other in zip(self.parts, others.parts, strict=True):
+            for place, row in zip(places, rows, strict=True):
+                mine[place] = other[row]
+
+    def given(self, places: Sequence[int], covariance: Any, out: Tensor | None = None) -> Self:
+        return self.of(self.omega[places], covariance, out)
+
+    def refreshed(self, covariance: Any, generator: torch.Generator) -> Self:
+        """One sweep: psi given omega, omega given psi; a particle that rounding stops stays."""
+        psi = self.drawn(covariance, generator)
+        fresh = self.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
+        moved = psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()
+        stay = (~moved).nonzero().flatten().tolist()
+        fresh.put(stay, self, stay)
+        return fresh
+
+    @property
+    @abstractmethod
+    def log_likelihood(self) -> Tensor:
+        """``log p(y | omega)`` in nats (M,), up to what no kernel changes; minus infinity without a factor."""
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """All that is held of the particles."""
+        return [getattr(self, part.name) for part in fields(self)]
+
+
+@dataclass(frozen=True)
+class Collapsed(Drawn):
+    """By the whole covariance S: L is (M, P, P), u (M, P)."""
 
     @classmethod
     def empty(cls, n_particles: int) -> Collapsed:
@@ -47,64 +114,19 @@ class Collapsed(NamedTuple):
         return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros)
 
     @classmethod
-    def of(
-        cls,
-        omega: Tensor,  # (M, P)
-        covariance: Tensor,  # (M, P, P), S
-        out: Tensor | None = None,  # (M, P, P), where to put the factor
-    ) -> Collapsed:
-        """Given the Polya-Gamma variables."""
+    def of(cls, omega: Tensor, covariance: Tensor, out: Tensor | None = None) -> Collapsed:
         root = omega.sqrt()
         factor = weighted_factors(covariance, root, out)
         return cls(omega, factor, solve_vectors(factor, SHIFT / root, upper=False))
 
     @property
-    def variables(self) -> dict[str, Tensor]:
-        """What all else follows from, with the covariance."""
-        return {"omega": self.omega}
-
-    def restored(self, variables: Mapping[str, Tensor]) -> Collapsed:
-        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
-        if not bool((variables["omega"] > 0).all()):
-            raise ValueError("Polya-Gamma variables must be positive")
-        return self._replace(omega=variables["omega"])
-
-    @property
-    def link(self) -> Link:
-        """The logistic one."""
-        return LOGISTIC
-
-    @property
     def log_likelihood(self) -> Tensor:
-        """``log p(y | omega, S)`` in nats (M,), up to what does not depend on S; minus infinity without a factor."""
         found = -0.5 * self.whitened.square().sum(-1) - self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return torch.where(found.isfinite(), found, -math.inf)
 
     def first(self, n: int) -> Collapsed:
         """Of the first n data only."""
         return Collapsed(self.omega[:, :n], self.factor[:, :n, :n], self.whitened[:, :n])
-
-    def chosen(self, places: Sequence[int] | Tensor) -> Collapsed:
-        """A copy of those of some particles, as often as they are named."""
-        return Collapsed(*(part[places] for part in self))
-
-    def part(self, places: slice) -> Collapsed:
-        """Those of some particles, not copied."""
-        return Collapsed(*(part[places] for part in self))
-
-    def joined(self, parts: Sequence[Collapsed]) -> Collapsed:
-        """Those of all parts, in their order."""
-        return Collapsed(*(torch.cat(same) for same in zip(*parts, strict=True)))
-
-    def put(self, places: Sequence[int], others: Collapsed, rows: Sequence[int]) -> None:
-        """Take over the given rows of others in some places. Changes this object."""
-        for mine, other in zip(self, others, strict=True):
-            for place, row in zip(places, rows, strict=True):
-                mine[place] = other[row]
-
-    def given(self, places: Sequence[int], covariance: Tensor, out: Tensor | None = None) -> Collapsed:
-        """With the variables of some particles, and other kernels."""
-        return Collapsed.of(self.omega[places], covariance, out)
 
     def predicted(
         self,
@@ -140,25 +162,8 @@ class Collapsed(NamedTuple):
         log_weights = unseen_in_turn(mean, posterior, self.omega[:, gone]).sum(-1)
         return Collapsed.of(self.omega[:, kept], left), log_weights
 
-    def refreshed(
-        self,
-        covariance: Tensor,  # (M, P, P), S
-        generator: torch.Generator,
-    ) -> Collapsed:
-        """One sweep: psi given omega, omega given psi; a particle that rounding stops stays."""
-        psi = self.drawn(covariance, generator)
-        fresh = Collapsed.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
-        moved = psi.isfinite().all(-1) & fresh.log_likelihood.isfinite()
-        stay = (~moved).nonzero().flatten().tolist()
-        fresh.put(stay, self, stay)
-        return fresh
-
-    def drawn(
-        self,
-        covariance: Tensor,  # (M, P, P), S
-        generator: torch.Generator,
-    ) -> Tensor:
-        """The latents (M, P) given the Polya-Gamma variables, by Matheron's rule."""
+    def drawn(self, covariance: Tensor, generator: torch.Generator) -> Tensor:
+        """By Matheron's rule."""
         root = self.omega.sqrt()
         noise = torch.randn(2, *self.omega.shape, generator=generator, dtype=torch.float64)
         prior = times_vector(nearest_root(covariance), noise[0])

@@ -107,7 +107,7 @@ def _contrasts(latent: Collapsed, order: Tensor, copies: Copies, weighed: bool) 
 
     From where those of the rows are (N, G).
     """
-    omega, factor, whitened = (part[0] for part in latent)
+    omega, factor, whitened = latent.omega[0], latent.factor[0], latent.whitened[0]
     root = omega.sqrt()
     inverse = torch.linalg.solve_triangular(factor, torch.diag(root), upper=False)  # L^-1 W^1/2
     size = order.shape[1]

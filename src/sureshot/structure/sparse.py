@@ -19,7 +19,8 @@ that one more costs what it costs to extend A, whatever the number of rows befor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -27,11 +28,9 @@ from torch import Tensor
 
 from sureshot.computing.blocks import IN_CACHE, blocks
 from sureshot.gaussian.algebra import factors, solve_vectors, times_vector
-from sureshot.likelihoods.polya_gamma import sample_polya_gamma
-from sureshot.structure.collapsed import SHIFT, seen_in_turn, unseen_in_turn
+from sureshot.structure.collapsed import SHIFT, Drawn, seen_in_turn, unseen_in_turn
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.copies import Copies
-from sureshot.structure.links import LOGISTIC, Link
 
 _AT_ONCE = 64  # contrasts; or a quarter of the weights, so that factorising anew costs little for each
 
@@ -96,12 +95,10 @@ Turn = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 that they have then, zero for what is no data, and the logarithms of weights (M, B)."""
 
 
-class Sparse(NamedTuple):
-    """Of M particles with P data; R = L m weights of features."""
+@dataclass(frozen=True)
+class Sparse(Drawn):
+    """By R = L m weights of features: L is (M, R, R), u = L' E[w] (M, R)."""
 
-    omega: Tensor  # (M, P)
-    factor: Tensor  # (M, R, R), L; NaN for particles that have none
-    whitened: Tensor  # (M, R), ``L' E[w]``
     constant: Tensor  # (M,), of the logarithm of the likelihood
 
     @classmethod
@@ -111,61 +108,21 @@ class Sparse(NamedTuple):
         return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), zeros, zeros.sum(-1))
 
     @classmethod
-    def of(cls, omega: Tensor, features: Features) -> Sparse:
-        """Given the Polya-Gamma variables (M, P)."""
-        seen = _Seen.of(features, features.slots(omega))
-        precision, pulled = _summed(features.phi, *seen.of_latents(features.signs))
+    def of(cls, omega: Tensor, covariance: Features, out: Tensor | None = None) -> Sparse:
+        seen = _Seen.of(covariance, covariance.slots(omega))
+        precision, pulled = _summed(covariance.phi, *seen.of_latents(covariance.signs))
         precision.diagonal(dim1=-2, dim2=-1).add_(1)
         return _solved(omega, precision, pulled, seen.constant.sum(-1))
 
     @property
-    def variables(self) -> dict[str, Tensor]:
-        """What all else follows from, with the features."""
-        return {"omega": self.omega}
-
-    def restored(self, variables: Mapping[str, Tensor]) -> Sparse:
-        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
-        if not bool((variables["omega"] > 0).all()):
-            raise ValueError("Polya-Gamma variables must be positive")
-        return self._replace(omega=variables["omega"])
-
-    @property
-    def link(self) -> Link:
-        """The logistic one."""
-        return LOGISTIC
-
-    @property
     def log_likelihood(self) -> Tensor:
-        """``log p(y | omega)`` in nats (M,), as `Collapsed.log_likelihood`; minus infinity without a factor."""
         volume = self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         found = self.constant + 0.5 * self.whitened.square().sum(-1) - volume
         return torch.where(found.isfinite(), found, -math.inf)
 
     def first(self, n: int) -> Sparse:
         """With the variables of the first n data; `given` makes the rest."""
-        return self._replace(omega=self.omega[:, :n])
-
-    def chosen(self, places: Sequence[int] | Tensor) -> Sparse:
-        """A copy of those of some particles, as often as they are named."""
-        return Sparse(*(part[places] for part in self))
-
-    def part(self, places: slice) -> Sparse:
-        """Those of some particles, not copied."""
-        return Sparse(*(part[places] for part in self))
-
-    def joined(self, parts: Sequence[Sparse]) -> Sparse:
-        """Those of all parts, in their order."""
-        return Sparse(*(torch.cat(same) for same in zip(*parts, strict=True)))
-
-    def put(self, places: Sequence[int], others: Sparse, rows: Sequence[int]) -> None:
-        """Take over the given rows of others in some places. Changes this object."""
-        for mine, other in zip(self, others, strict=True):
-            for place, row in zip(places, rows, strict=True):
-                mine[place] = other[row]
-
-    def given(self, places: Sequence[int], covariance: Features, out: Tensor | None = None) -> Sparse:
-        """With the variables of some particles, and other kernels."""
-        return Sparse.of(self.omega[places], covariance)
+        return replace(self, omega=self.omega[:, :n])
 
     def moments(self, phi: Tensor, own: Tensor, n_latents: int) -> tuple[Tensor, Tensor]:
         """Means (M, Q, L) and covariances (M, Q, L, L) of the latents of rows that are no data.
@@ -225,7 +182,7 @@ class Sparse(NamedTuple):
         afresh = len(cross.places) == self.omega.shape[-1]
         slots = cross.slots(self.omega[:, : len(cross.places)])
         found, new, log_weights = (Sparse.of(self.omega, cross) if afresh else self)._taken(corner, slots, turn)
-        return found._replace(omega=torch.cat([self.omega, new], -1)), log_weights
+        return replace(found, omega=torch.cat([self.omega, new], -1)), log_weights
 
     def without(self, kept: Tensor, covariance: Features, left: Features) -> tuple[Sparse, Tensor]:
         """With some data (P,) bool only, and the logarithms of the weights (M,) of never having seen the others."""
@@ -237,28 +194,20 @@ class Sparse(NamedTuple):
         _, _, log_weights = self._taken(gone, covariance.slots(self.omega), turn)
         return Sparse.of(self.omega[:, kept], left), log_weights.sum(-1)
 
-    def refreshed(self, covariance: Features, generator: torch.Generator) -> Sparse:
-        """One sweep: psi given omega, omega given psi; a particle that rounding stops stays."""
-        psi = self.drawn(covariance, generator)
-        fresh = Sparse.of(sample_polya_gamma(1, psi.nan_to_num(0, 0, 0), generator), covariance)
-        stay = (~(psi.isfinite().all(-1) & fresh.log_likelihood.isfinite())).nonzero().flatten().tolist()
-        fresh.put(stay, self, stay)
-        return fresh
-
-    def drawn(self, features: Features, generator: torch.Generator) -> Tensor:
-        """The latents (M, P) of the data given the Polya-Gamma variables: weights, and residuals by Matheron's rule."""
+    def drawn(self, covariance: Features, generator: torch.Generator) -> Tensor:
+        """Weights, and residuals by Matheron's rule."""
         noise = torch.randn(self.whitened.shape, generator=generator, dtype=torch.float64)
         weights = solve_vectors(self.factor.mT, self.whitened + noise, upper=True)
-        n, g, n_latents = features.signs.shape
+        n, g, n_latents = covariance.signs.shape
         residual = torch.randn(len(weights), n, n_latents, generator=generator, dtype=torch.float64)
-        latents = torch.einsum("mni,mli->mnl", features.phi, weights.unflatten(-1, (n_latents, -1)))
-        latents = latents + features.own.sqrt().unsqueeze(-1) * residual
-        psi = torch.einsum("ngl,mnl->mng", features.signs, latents)
-        omega = features.slots(self.omega)
+        latents = torch.einsum("mni,mli->mnl", covariance.phi, weights.unflatten(-1, (n_latents, -1)))
+        latents = latents + covariance.own.sqrt().unsqueeze(-1) * residual
+        psi = torch.einsum("ngl,mnl->mng", covariance.signs, latents)
+        omega = covariance.slots(self.omega)
         observed = psi + torch.randn(len(weights), n, g, generator=generator, dtype=torch.float64) / omega.sqrt()
-        seen = _Seen.of(features, omega)
+        seen = _Seen.of(covariance, omega)
         psi = psi + times_vector(seen.covariance, seen.pulled - times_vector(seen.precision, observed))
-        return psi.flatten(1)[:, features.places]
+        return psi.flatten(1)[:, covariance.places]
 
     def _taken(self, features: Features, slots: Tensor, turn: Turn) -> tuple[Sparse, Tensor, Tensor]:
         """After a turn of each of the data that `features` name, in rising order: the posterior of the weights.
