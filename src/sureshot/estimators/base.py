@@ -31,7 +31,7 @@ from sureshot.estimators.classes.class_labels import announced, class_numbers, e
 from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior, same_prior, usual_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
 from sureshot.estimators.classes.targets import LabelledData, check_targets, read_labelled
-from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted import KEEPS, TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merge_rows, same_rows
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
@@ -144,16 +144,7 @@ class IncrementalClassifier(Answers):
         """
         return self._extend(X, y, classes, sample_weight, row_id)
 
-    def _extend(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any,
-        sample_weight: Any,
-        row_id: Any,
-        keep_settings: bool = True,
-        retunes: bool = False,
-    ) -> Self:
+    def _extend(self, X: Any, y: Any, classes: Any, sample_weight: Any, row_id: Any, retune: Any = False) -> Self:
         known: ClassFitted | None = self._fitted if self.__sklearn_is_fitted__() else None
         reader = self._reader() if known is None else known.reader
         columns = None if known is None else known.columns
@@ -171,19 +162,19 @@ class IncrementalClassifier(Answers):
         reader, clock, window = data.reader, data.reader.clock, self._window
         new = merge_rows(data.kept, codes, data.weight)
         if names is None and known.row_ids is None and window is None:
-            training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new, retunes=retunes)
-            return self._commit(training, known, keep_settings)
+            training = TrainingSet(reader, known.columns, grown, None, None, known=known, came=new, retune=retune)
+            return self._commit(training, known)
         came, before = _as_they_came(data, codes, names), known.distinct_rows
         together = RowsAsTheyCame.apart(before, known.row_ids).with_rows(came, names, reader.arrival)
         if window is not None and clock is not None:
             together = together.latest(clock.place, window)
         rows, row_ids = together.merged()
         nothing_new = len(grown) == len(known.classes) and same_rows(before, rows)
-        if names is not None and keep_settings and nothing_new and known.class_arguments == self._class_arguments:
+        if names is not None and retune in KEEPS and nothing_new and known.class_arguments == self._class_arguments:
             self._fitted = replace(known, row_ids=row_ids, reader=reader)
             return self
-        training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids, came=new, retunes=retunes)
-        return self._commit(training, known, keep_settings)
+        training = TrainingSet(reader, known.columns, grown, rows, None, row_ids=row_ids, came=new, retune=retune)
+        return self._commit(training, known)
 
     def _merged(
         self, data: LabelledData, codes: np.ndarray, names: np.ndarray | None
@@ -395,7 +386,7 @@ class IncrementalClassifier(Answers):
         """The constructor's arguments by name, all that learning knows."""
         return {name: getattr(self, name) for name in self._owner()._get_param_names()}
 
-    def _commit(self, training: TrainingSet, known: ClassFitted | None, keep_settings: bool = True) -> Self:
+    def _commit(self, training: TrainingSet, known: ClassFitted | None) -> Self:
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds.
 
         A temperature that `calibrate` has set stays even if no other setting does.
@@ -405,7 +396,7 @@ class IncrementalClassifier(Answers):
         seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
         class_prior_of(self.class_prior, training.classes)  # an error before anything is learnt
         with self._listening():
-            found = self._learn(training, known if keep_settings else None, seed).calibrated_as(known)
+            found = self._learn(training, known if training.retune in KEEPS else None, seed).calibrated_as(known)
         found = replace(found, class_prior=_prior_of(found, self.class_prior), row_ids=training.row_ids)
         if known is not None and self._has_set_prior(known):
             try:

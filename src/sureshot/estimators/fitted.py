@@ -22,6 +22,9 @@ from sureshot.estimators.rows.row_ids import RowIds
 from sureshot.estimators.rows.validation import Columns
 from sureshot.kernels import is_unit_norm
 
+KEEPS = (False, "auto")
+"""Values of `TrainingSet.retune` by which what is known is kept."""
+
 
 @dataclass(frozen=True)
 class TrainingSet:
@@ -36,7 +39,7 @@ class TrainingSet:
     row_ids: RowIds | None = None  # of the rows; None: none has an id
     known: Fitted | None = None
     came: LabelledRows | None = None  # equal ones merged
-    retunes: bool = False  # whether settings are chosen anew once answers are worse than was promised
+    retune: Any = False  # whether settings are chosen anew; "auto": once answers are worse than was promised
 
     @cached_property
     def rows(self) -> LabelledRows:

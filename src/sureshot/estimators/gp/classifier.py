@@ -289,9 +289,7 @@ class GPClassifier(IncrementalClassifier):
             With ``classes_`` sorted anew.
         """
         self._refuse_precomputed("partial_fit", "larger")
-        retunes = check_choice("retune", retune, (True, False, "auto"))
-        keep = retunes == "auto" or not retunes
-        return self._extend(X, y, classes, sample_weight, row_id, keep, retunes == "auto")
+        return self._extend(X, y, classes, sample_weight, row_id, check_choice("retune", retune, (True, False, "auto")))
 
     def forget(self, classes: Labels | float | None = None, rows: Labels | float | None = None) -> Self:
         self._refuse_precomputed("forget", "smaller")

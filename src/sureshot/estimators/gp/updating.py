@@ -50,10 +50,10 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
     if lies_far_outside(known, came):
         logger.warning("a row lies far outside all rows before: the kernel and its settings were chosen anew")
         return fit(settings, training)
-    followed = known.followed
-    if training.came is not None and (training.retunes or training.reader.clock is not None):
+    followed, retunes = known.followed, training.retune == "auto"
+    if training.came is not None and (retunes or training.reader.clock is not None):
         followed = followed.after(known, came)
-        if followed.is_worse and training.retunes:
+        if followed.is_worse and retunes:
             told = followed.in_words(known, training.rows)
             logger.info("%s: settings are chosen anew from %d rows", told, len(training.rows.y))
             return fit(settings, training)
@@ -77,7 +77,7 @@ def update(settings: Settings, training: TrainingSet, known: GPFitted) -> GPFitt
     if found.outgrown > before.outgrown:
         grown = "kernel and settings were chosen by %d rows of %d classes, and there are %d of %d now: "
         numbers = (*found.chosen_by, len(found.rows.y), np.count_nonzero(found.frequencies))
-        if training.retunes:
+        if retunes:
             logger.info(grown + "they are chosen anew", *numbers)
             return fit(settings, training)
         logger.warning(grown + "retune=True (on the command line --retune) chooses them anew", *numbers)
