@@ -29,30 +29,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
-from sureshot.data.checks import near
 from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
 from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
-from sureshot.data.typed_values import check_call_options, check_values
+from sureshot.data.typed_values import assembled
 
 __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
 
 
 def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
     """Few-shot data by a name of the table above, with options such as ``rotations`` or ``seed``."""
-    return _assembled(name, root, options)
-
-
-def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData:
-    if not isinstance(name, str) or name not in _ASSEMBLERS:
-        raise DataError(
-            f"no few-shot data called {name!r}{near(str(name), _ASSEMBLERS)}; names: {', '.join(_ASSEMBLERS)}"
-        )
-    assemble = _ASSEMBLERS[name]
-    check_call_options(name, assemble, options, given_otherwise=("root",))
-    check_values(name, assemble, {"root": root})
-    return assemble(root, **options)
+    return assembled("few-shot data", _ASSEMBLERS, name, root, options)
 
 
 _SOURCES = ("omniglot", "miniimagenet", "cub", "cifar", "clinc150")
@@ -76,8 +64,8 @@ def transfer(
     novel_options: Mapping[str, Any] | None = None,
 ) -> FewShotData:
     """The training classes of one set, the validation and test classes of another, of inputs of one shape."""
-    source = _assembled(base, root, base_options or {})
-    target = _assembled(novel, root, novel_options or {})
+    source = assembled("few-shot data", _ASSEMBLERS, base, root, base_options or {})
+    target = assembled("few-shot data", _ASSEMBLERS, novel, root, novel_options or {})
     train = concatenate(list(source.parts.values())) if all_base_classes else source.train
     if share_source(base, novel):
         both = sorted({*train.class_names} & {*target.val.class_names, *target.test.class_names})

@@ -103,21 +103,7 @@ def embeddings(
     ``val_classes`` and ``test_classes`` go together; without ``train_classes`` all others train.
     """
     place = Path(root or ".") / path
-    if not place.is_file():
-        raise DataError(f"no file {place}: expected embeddings written by numpy.savez(path, X=X, y=y)")
-    X, y, _ = read_npz(place, target)
-    if y is None:
-        raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
-    labels = check_class_labels(place, pd.Series(y), "the label array", as_text=False)
-    rows = LabelledSet.from_arrays(X, labels)
-    outside = None
-    if out_of_scope_label is not None:
-        names = rows.class_names
-        if str(out_of_scope_label) not in names:
-            raise DataError(f"{place} has no label {out_of_scope_label!r}; labels: {listed(names)}")
-        at = names.index(str(out_of_scope_label))
-        outside = rows.x[rows.y == at]
-        rows = rows.select_classes([k for k in range(len(names)) if k != at])
+    rows, outside = labelled_npz(place, target, out_of_scope_label)
     if val_classes is None and test_classes is None and train_classes is None:
         train, val, test = split_by_seed(rows.class_names, fractions, seed)
         text = f"embeddings of {place.name}, classes {len(train)} / {len(val)} / {len(test)} by seed {seed}"
@@ -128,3 +114,27 @@ def embeddings(
         raise DataError("name val_classes and test_classes together (train_classes may be left out), or none of them")
     parts = [rows.select_classes(part) for part in (train, val, test)]
     return FewShotData(parts[0], parts[1], parts[2], "embeddings", text, outside)
+
+
+def labelled_npz(
+    place: Path,
+    target: str | None,
+    out_of_scope_label: str | int | None,
+    needed: bool = True,  # whether a file without rows of that label is a mistake
+) -> tuple[LabelledSet, Tensor | None]:
+    """Rows of an NPZ file of embeddings that are of classes, and those that are of none."""
+    if not place.is_file():
+        raise DataError(f"no file {place}: expected embeddings written by numpy.savez(path, X=X, y=y)")
+    X, y, _ = read_npz(place, target)
+    if y is None:
+        raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
+    rows = LabelledSet.from_arrays(X, check_class_labels(place, pd.Series(y), "the label array", as_text=False))
+    if out_of_scope_label is None:
+        return rows, None
+    names = rows.class_names
+    if str(out_of_scope_label) not in names:
+        if needed:
+            raise DataError(f"{place} has no label {out_of_scope_label!r}; labels: {listed(names)}")
+        return rows, None
+    at = names.index(str(out_of_scope_label))
+    return rows.select_classes([k for k in range(len(names)) if k != at]), rows.x[rows.y == at]

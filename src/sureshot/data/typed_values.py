@@ -18,12 +18,14 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from sureshot.data.checks import listed, near
-from sureshot.data.root import DataError
+from sureshot.data.root import DataError, Root
+
+Made = TypeVar("Made")
 
 
 def typed_value(
@@ -73,6 +75,22 @@ def check_call_options(
     if absent:
         raise DataError(f"{name} needs the option {listed(absent)}")
     check_values(name, make, options)
+
+
+def assembled(
+    what: str,  # is wanted, for messages
+    assemblers: Mapping[str, Callable[..., Made]],  # by name
+    name: str,
+    root: Root,
+    options: Mapping[str, Any],
+) -> Made:
+    """What the assembler of that name makes of the files below a data root, options checked."""
+    if not isinstance(name, str) or name not in assemblers:
+        raise DataError(f"no {what} called {name!r}{near(str(name), assemblers)}; names: {', '.join(assemblers)}")
+    assemble = assemblers[name]
+    check_call_options(name, assemble, options, given_otherwise=("root",))
+    check_values(name, assemble, {"root": root})
+    return assemble(root, **options)
 
 
 def check_values(name: str, make: Callable[..., object], options: Mapping[str, object]) -> None:

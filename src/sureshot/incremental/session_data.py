@@ -24,32 +24,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.datasets import load_digits
-from torch import Tensor
 
-from sureshot.data.checks import check_class_labels, listed, near
+from sureshot.data.checks import listed
 from sureshot.data.class_splits import shuffled
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.cub import load_cub
-from sureshot.data.embeddings import read_npz
 from sureshot.data.labelled import LabelledSet, places_within_classes
 from sureshot.data.mini_imagenet import load_miniimagenet32, load_whole_miniimagenet
+from sureshot.data.own_classes import labelled_npz
 from sureshot.data.root import DataError, Root
 from sureshot.data.session_lists import SessionLists, cub_lists, miniimagenet32_lists, miniimagenet_lists
-from sureshot.data.typed_values import check_call_options, check_values
+from sureshot.data.typed_values import assembled
 from sureshot.incremental.sessions import Session, Sessions, session_classes
 
 
 def load_sessions(name: str, root: Root = None, **options: Any) -> Sessions:
     """Sessions by a name of the table above, with options such as ``seed`` or ``shots``."""
-    if not isinstance(name, str) or name not in _ASSEMBLERS:
-        raise DataError(f"no sessions called {name!r}{near(str(name), _ASSEMBLERS)}; names: {', '.join(_ASSEMBLERS)}")
-    assemble = _ASSEMBLERS[name]
-    check_call_options(name, assemble, options, given_otherwise=("root",))
-    check_values(name, assemble, {"root": root})
-    return assemble(root, **options)
+    return assembled("sessions", _ASSEMBLERS, name, root, options)
 
 
 def digits(
@@ -143,7 +136,7 @@ def embeddings(
     ``novel_classes``, a list for each session; names and labels are compared as text.
     """
     place = Path(root or ".") / path
-    rows, outside = _labelled(place, target, out_of_scope_label, needed=test_path is None)
+    rows, outside = labelled_npz(place, target, out_of_scope_label, needed=test_path is None)
     if test_path is None:
         train, test = _halves(rows, 0.3 if test_fraction is None else test_fraction, seed)
     else:
@@ -154,7 +147,7 @@ def embeddings(
                 f"test_path is the file of the rows to learn from, {place}: leave it out to test on a share"
             )
         train, other = rows, Path(root or ".") / test_path
-        test, beside = _labelled(other, target, out_of_scope_label, needed=outside is None)
+        test, beside = labelled_npz(other, target, out_of_scope_label, needed=outside is None)
         outside = beside if beside is not None else outside
     if base_classes is not None and novel_classes is not None and n_base is None and way is None and n_sessions is None:
         base, novel = [str(c) for c in base_classes], [[str(c) for c in part] for part in novel_classes]
@@ -250,30 +243,6 @@ def _halves(rows: LabelledSet, test_fraction: float, seed: int) -> tuple[Labelle
         own = order[rows.y.numpy()[order] == c]
         is_test[own[: min(size - 1, max(1, round(test_fraction * size)))]] = True
     return rows.select_rows(~is_test), rows.select_rows(is_test)
-
-
-def _labelled(
-    place: Path,
-    target: str | None,
-    out_of_scope_label: str | int | None,
-    needed: bool = True,  # whether a file without rows of that label is a mistake
-) -> tuple[LabelledSet, Tensor | None]:
-    """Rows of classes, and those of none."""
-    if not place.is_file():
-        raise DataError(f"no file {place}: expected embeddings written by numpy.savez(path, X=X, y=y)")
-    X, y, _ = read_npz(place, target)
-    if y is None:
-        raise DataError(f"{place} has no labels: add an array y, (N,), or name the array with target")
-    rows = LabelledSet.from_arrays(X, check_class_labels(place, pd.Series(y), "the label array", as_text=False))
-    if out_of_scope_label is None:
-        return rows, None
-    names = rows.class_names
-    if str(out_of_scope_label) not in names:
-        if needed:
-            raise DataError(f"{place} has no label {out_of_scope_label!r}; labels: {listed(names)}")
-        return rows, None
-    at = names.index(str(out_of_scope_label))
-    return rows.select_classes([k for k in range(len(names)) if k != at]), rows.x[rows.y == at]
 
 
 _ASSEMBLERS: dict[str, Callable[..., Sessions]] = {
