@@ -22,7 +22,7 @@ from experiments.campaigns.cells import FAILED, CampaignConfig, computed_on
 from experiments.campaigns.deep import STAGE, DeepCell, run_deep
 from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
-from sureshot.data.train_test import TRAIN_TEST_NAMES, load_train_test
+from experiments.train_test import TRAIN_TEST_NAMES, load_train_test
 from sureshot.deep import ClassifierSettings
 from sureshot.networks.precision import Precision
 
@@ -88,7 +88,7 @@ class DeepTreeConfig(CampaignConfig):
 
     # ``full`` is the paper's; ``trial`` shows in minutes on a CPU that everything learns ("trial", "standard", "full")
     budget: str = "standard"
-    datasets: tuple[str, ...] = ("cifar10-subset", "omniglot-drawers")  # of `sureshot.data.train_test.TRAIN_TEST_NAMES`
+    datasets: tuple[str, ...] = ("cifar10-subset", "omniglot-drawers")  # of `experiments.train_test.TRAIN_TEST_NAMES`
     methods: tuple[str, ...] = METHODS
     # A seed fixes rows kept aside, initial weights, order of rows, tree and inducing points
     seeds: tuple[int, ...] = (0,)

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from experiments import embeddings_panel
 from experiments.batch_learners import quiet, scores
+from experiments.cifar import load_cifar10_subset
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.few_label_sets import FewLabelSet, drawn
 from experiments.uci import TABLES
 from sureshot.data.choice import load_choice
-from sureshot.data.cifar import load_cifar10_subset
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.mini_imagenet import load_miniimagenet32
 from sureshot.data.omniglot import load_omniglot

@@ -46,7 +46,7 @@ from experiments.photograph_sessions import (
     stage_cell,
 )
 from experiments.rehearsal import ENDING, rehearsal
-from sureshot.data.train_test import TrainTestData, load_train_test
+from experiments.train_test import TrainTestData, load_train_test
 from sureshot.evaluation.session_study import SessionStudy, averaged
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.sessions import Sessions

@@ -23,7 +23,7 @@ class Budget:
     """The data, the size of the network, and the length of its training."""
 
     data: str  # one of `sureshot.incremental.session_data.SESSION_NAMES`
-    base: str  # its base classes, one of `sureshot.data.train_test.TRAIN_TEST_NAMES`
+    base: str  # its base classes, one of `experiments.train_test.TRAIN_TEST_NAMES`
     way: int  # classes of a later session
     backbone: Mapping[str, Any]
     stage: ClassifierSettings  # of the softmax stage

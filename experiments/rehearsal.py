@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from experiments.train_test import TrainTestData
 from sureshot.data.class_splits import shuffled
-from sureshot.data.train_test import TrainTestData
 from sureshot.deep import held_out_rows
 from sureshot.incremental.sessions import Session, Sessions
 

@@ -18,7 +18,7 @@ import torch
 
 from experiments.campaigns.cells import Cell, json_values
 from experiments.experiment import Progress
-from sureshot.data.train_test import TrainTestData
+from experiments.train_test import TrainTestData
 from sureshot.deep import (
     ClassifierSettings,
     ClassifierTraining,
@@ -58,7 +58,7 @@ class DeepCell(Cell):
 
     key: str
     labels: dict[str, str | int]  # dataset, method, seed, budget
-    data: str  # one of `sureshot.data.train_test.TRAIN_TEST_NAMES`
+    data: str  # one of `experiments.train_test.TRAIN_TEST_NAMES`
     method: str  # `STAGE`, or the name of a deep classifier
     options: Mapping[str, Any]  # of the classifier, for a branch
     backbone: Mapping[str, Any]  # its name and options

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from experiments.train_test import load_train_test
 from sureshot.data import DataError
 from sureshot.data.session_lists import cub_lists, miniimagenet32_lists, miniimagenet_lists
-from sureshot.data.train_test import load_train_test
 from sureshot.incremental.session_data import load_sessions
 
 

@@ -15,8 +15,8 @@ from experiments import deep_tree
 from experiments.campaigns.archive import all_kept
 from experiments.campaigns.deep import scores
 from experiments.deep_tree import METHODS, Budget, DeepTreeConfig, branch_cell, run, score_frame, stage_cell, verdicts
+from experiments.train_test import TrainTestData
 from sureshot.data import LabelledSet
-from sureshot.data.train_test import TrainTestData
 
 TINY = Budget({"name": "conv4", "n_filters": 4}, 2, 2, (1,), batch_size=16, inducing=2, grid=8)
 

@@ -26,8 +26,8 @@ from experiments.photograph_sessions import (
     stage_cell,
 )
 from experiments.rehearsal import rehearsal
+from experiments.train_test import TrainTestData, load_train_test
 from sureshot.data import LabelledSet
-from sureshot.data.train_test import TrainTestData, load_train_test
 from sureshot.deep import ClassifierSettings, held_out_rows
 from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.sessions import Session, Sessions

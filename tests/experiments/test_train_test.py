@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.train_test import TRAIN_TEST_NAMES, TrainTestData, load_train_test
 from sureshot.data import DataError
-from sureshot.data.train_test import TRAIN_TEST_NAMES, TrainTestData, load_train_test
 
 
 def _write(path: Path, labels: list[int], coarse: bool) -> np.ndarray:

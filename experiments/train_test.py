@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from experiments.cifar import load_cifar10, load_cifar10_subset, load_cifar100
 from sureshot.data.checks import near
-from sureshot.data.cifar import load_cifar10, load_cifar10_subset, load_cifar100
 from sureshot.data.class_splits import shuffled
 from sureshot.data.cub import load_cub
 from sureshot.data.labelled import LabelledSet, places_within_classes
