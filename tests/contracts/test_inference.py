@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian import FeaturePrior, GramPrior, Prior, SitePosterior, Sites
+from sureshot.gaussian.posterior import leave_one_out
 from sureshot.inference import INFERENCE_NAMES
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.least_squares import regression_log_evidence, regression_sites
@@ -245,7 +246,7 @@ def test_leave_one_out(prior: str) -> None:
     ones = torch.ones(T, N, dtype=F64)
     posterior = problem.prior.condition(regression_sites(signed_labels(y, 3, F64), ones, 0.5))
     assert isinstance(posterior, SitePosterior)
-    p = likelihood.integral(*posterior.leave_one_out())
+    p = likelihood.integral(*leave_one_out(posterior.mean, posterior.variance, *posterior.sites))
     total = p.gather(-2, y.unsqueeze(-2)).squeeze(-2).log().sum(-1)
     expected = torch.zeros(T, dtype=F64)
     for t in range(T):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
@@ -28,7 +25,7 @@ from sureshot.tree import (
     fit_tree_mean_field,
     label_order_tree,
 )
-from sureshot.tree.path_probabilities import NodeRule, class_log_probabilities, side_log_probabilities
+from sureshot.tree.path_probabilities import class_log_probabilities, side_log_probabilities
 from tests.tree.problems import F64, TREE, features, gram, linear, one_by_one, rows
 
 TIGHT = {"max_steps": 2000, "tolerance": 1e-12}
@@ -228,42 +225,6 @@ def test_no_bucket_holds_more_than_the_bound() -> None:
     for fitted in posterior.parts[0].buckets:
         count, n = fitted.problems.bucket.rows.shape
         assert count == 1 or count * n * 4 <= 2 * AT_ONCE
-
-
-@pytest.mark.parametrize("rule", ["integral", "plug_in"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_temperature_is_that_of_the_least_held_out_loss(rule: NodeRule, weighted: bool) -> None:
-    """Of the rule that will be used, where a row of weight two is two rows."""
-    x, y, _ = rows(120, seed=3)
-    posterior = fit_tree_mean_field(TREE, gram(x[:60]), y[:60], output_scale=8.0).posterior
-    held, truth, weight = x[60:], y[60:].numpy(), np.arange(60) % 3
-    copies = np.repeat(np.arange(60), weight) if weighted else np.arange(60)
-    logs = np.log(posterior.probabilities(held, rule).numpy())[:, copies]
-
-    def loss(log_temperature: float) -> float:
-        scores = logs / np.exp(log_temperature)
-        return float((logsumexp(scores, 0) - scores[truth[copies], np.arange(len(copies))]).mean())
-
-    expected = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-7}).x)
-    found = posterior.calibrated(held, y[60:], torch.from_numpy(weight) if weighted else None, rule)
-    assert found.temperature == pytest.approx(expected, rel=1e-5)
-
-
-def test_calibration_lowers_the_held_out_loss() -> None:
-    x, y, _ = rows(120, seed=3)
-    posterior = fit_tree_mean_field(TREE, gram(x[:60]), y[:60]).posterior
-    held, truth = x[60:], y[60:]
-    warm = posterior.calibrated(held, truth)
-
-    def loss(fitted: TreePosterior) -> float:
-        return -float(fitted.log_probabilities(held).gather(0, truth[None]).mean())
-
-    assert warm.temperature != 1
-    assert loss(warm) < loss(posterior)
-    assert float((warm.probabilities(held).sum(0) - 1).abs().max()) < 1e-12
-    assert warm.calibrated(held, truth).temperature == pytest.approx(warm.temperature)
-    powers = posterior.probabilities(held) ** (1 / warm.temperature)
-    torch.testing.assert_close(warm.probabilities(held), powers / powers.sum(0))
 
 
 def test_bounds_are_differentiable_in_the_kernel() -> None:

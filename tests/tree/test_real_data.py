@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sureshot.gaussian import Queries
 from sureshot.kernels.unit_sphere import unit_rows
+from sureshot.metrics import fit_temperature
 from sureshot.tree import (
     ClassTree,
     SharedGram,
@@ -77,7 +79,8 @@ def test_intents_of_sentences() -> None:
     def fitted(tree: ClassTree) -> tuple[float, float, float]:
         posterior = fit_tree_mean_field(tree, on_the_sphere(x[train]), y[train], output_scale=8.0).posterior
         logs = posterior.log_probabilities(x[test])
-        warm = posterior.calibrated(x[held], y[held]).log_probabilities(x[test])
+        temperature = fit_temperature(posterior.log_probabilities(x[held]).mT, y[held])
+        warm = replace(posterior, temperature=temperature).log_probabilities(x[test])
         loss, calibrated = (-float(part.gather(0, y[test][None]).mean()) for part in (logs, warm))
         return accuracy(logs, y[test]), loss, calibrated
 

@@ -18,7 +18,7 @@ Reference: Gama, Sebastião & Rodrigues 2013.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -64,12 +64,6 @@ class BatchScores:
         """JSON values."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> BatchScores:
-        """What `as_dict` gave."""
-        bins = None if values["bins"] is None else tuple(map(tuple, values["bins"]))
-        return cls(**{**values, "new_classes": tuple(values["new_classes"]), "bins": bins})
-
 
 @dataclass(frozen=True)
 class StreamScores:
@@ -96,19 +90,6 @@ class StreamEvaluation:
     def scores(self) -> StreamScores | None:
         """Of all rows; None if none has scores."""
         return pooled(self.batches)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        scores = self.scores
-        return {
-            "scores": None if scores is None else scores.as_dict(),
-            "batches": [batch.as_dict() for batch in self.batches],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> StreamEvaluation:
-        """What `as_dict` gave."""
-        return cls(tuple(BatchScores.from_dict(batch) for batch in values["batches"]))
 
 
 def evaluate_stream(

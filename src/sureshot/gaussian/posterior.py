@@ -94,14 +94,6 @@ class SitePosterior(Posterior):
         linear = (a * b - 0.5 * a**2 * w + 0.5 * centred * (self.mean - a)).sum(-1)
         return (linear - 0.5 * self.log_det).sum(-1)
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every latent with its own site removed, each (..., C, N).
-
-        Exact for fixed sites; with sites that were fitted to all the data (mean field, Laplace) an approximation,
-        since the remaining sites have seen the left-out label.
-        """
-        return leave_one_out(self.mean, self.variance, *self.sites)
-
     @abstractmethod
     def trace(self) -> Tensor:
         """``tr(K^-1 Sigma) = tr(B^-1)``, (..., C).

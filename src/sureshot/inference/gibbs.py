@@ -1,11 +1,8 @@
 """Gibbs sampling: sites given the latents, latents given the sites, many chains at once.
 
-Every conjugate likelihood turns into Gaussian factors once its auxiliary variables are drawn, so two exact
-conditional draws make a sampler of the true posterior, whatever the likelihood: ``likelihood.sample_sites``
-and one Gaussian draw. The state of a chain is its *sites*: predictions are Gaussian given them
-(Rao-Blackwellised), so latents are drawn only when the next sites need them, and the last sweep draws none.
-The class probabilities are those of each chain's Gaussian, averaged over chains: not those of an averaged
-Gaussian.
+A sweep is ``likelihood.sample_sites`` and one Gaussian draw. The state of a chain is its *sites*: predictions are
+Gaussian given them (Rao-Blackwellised), so the last sweep draws no latents. The class probabilities are those of each
+chain's Gaussian, averaged over chains: not those of an averaged Gaussian.
 
 Chains are the leading dimension, before tasks; they start independently from the prior, which is broad enough
 for split R-hat to notice chains that have not mixed. The one-vs-each likelihood couples the classes and has its own
@@ -50,11 +47,10 @@ class GibbsInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class GibbsResult:
-    """The last state of every chain, and with ``keep="all"`` that of every sweep."""
+    """The last state of every chain, and with ``keep="all"`` what every sweep drew, for split R-hat and ESS."""
 
     sites: Sites  # each (chains, ..., C, N); condition the prior on them for predictions
-    latents: Tensor | None  # (sweeps, chains, ..., C, N), the first being the start
-    sites_trace: Sites | None  # each (sweeps, chains, ..., C, N)
+    latents: Tensor | None = None  # (sweeps, chains, ..., C, N), the first being the start
 
 
 @torch.no_grad()
@@ -118,16 +114,13 @@ def run_gibbs(
         noise = torch.randn(*shape, y.shape[-1], generator=generator, dtype=variance.dtype, device=variance.device)
         latents = mean + spread.sqrt() * noise
     state = GibbsState(likelihood.sample_sites(latents, y, weight, generator))
-    kept = [(latents, state.sites)] if keep == "all" else []
+    kept = [latents] if keep == "all" else []
     for _ in range(n_sweeps - 1):
         state, info = gibbs_step(state, prior, likelihood, y, weight, generator, sampler)
         if keep == "all":
-            kept.append((info.latents, state.sites))
+            kept.append(info.latents)
     logger.debug("Gibbs: %d chains, %d sweeps, latents %s", n_chains, n_sweeps, tuple(shape[1:]))
-    if not kept:
-        return GibbsResult(state.sites, None, None)
-    trace = Sites(*(torch.stack(part) for part in zip(*(sites for _, sites in kept), strict=True)))
-    return GibbsResult(state.sites, torch.stack([drawn for drawn, _ in kept]), trace)
+    return GibbsResult(state.sites, torch.stack(kept) if kept else None)
 
 
 @torch.no_grad()

@@ -8,8 +8,7 @@ bound points to the conjugate update itself, so a step of size rho moves towards
 ``linear <- (1 - rho) linear + rho (N/|B| k' (b - w o) + P m0)``,
 ``quadratic <- (1 - rho) quadratic - rho/2 (P + N/|B| k' W k)``,
 
-with ``N(m0, P^-1)`` the prior of u. On all the data with rho = 1 this *is* a mean-field step. (Published
-variants with N/(2|B|) or with flipped signs in the bound are wrong, and fail this module's tests.)
+with ``N(m0, P^-1)`` the prior of u. On all the data with rho = 1 this *is* a mean-field step.
 
 The parametrisation is a prior: `InducingPrior.whitened`, ``k = Phi = Kxz L^-T`` with ``Kzz = L L'`` and prior
 N(0, I), is well conditioned and also serves exact low-rank features (residual zero). The published one is
@@ -68,10 +67,6 @@ class NaturalGradientState(NamedTuple):
         """Mean of the inducing values, (..., C, R)."""
         return torch.cholesky_solve(self.linear.unsqueeze(-1), self.factor()).squeeze(-1)
 
-    def covariance(self) -> Tensor:
-        """Covariance of the inducing values, (..., C, R, R)."""
-        return torch.cholesky_inverse(self.factor())
-
 
 class InducingBatch(NamedTuple):
     """A batch of data as the inducing values see it: ``f = offset + projection u + residual``."""
@@ -110,10 +105,6 @@ class NaturalGradientResult(ProblemPosterior):
             self.bound_trace[:, chosen],
             self.bound[chosen],
         )
-
-    def covariance(self) -> Tensor:
-        """Posterior covariance of the whitened inducing values, (..., C, R, R)."""
-        return torch.cholesky_inverse(self.factor)
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         return weight_query(self.prior_mean, self.mean, self.factor, cross, prior_variance)

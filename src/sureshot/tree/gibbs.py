@@ -34,9 +34,7 @@ class ChainPosterior(ProblemPosterior):
 
     def some(self, chosen: Tensor) -> ChainPosterior:
         sites = Sites(*(part[:, chosen] for part in self.result.sites))
-        return ChainPosterior(
-            self.prior.some(chosen, sites.precision.shape[-1]), GibbsResult(sites, latents=None, sites_trace=None)
-        )
+        return ChainPosterior(self.prior.some(chosen, sites.precision.shape[-1]), GibbsResult(sites))
 
     def query(self, cross: Tensor, prior_variance: Tensor) -> LatentMoments:
         """(chains, ..., C, Q)."""

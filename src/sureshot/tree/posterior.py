@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE, IN_CACHE, blocks
 from sureshot.gaussian.posterior import LatentMoments, ProblemPosterior
-from sureshot.metrics.calibration import fit_temperature
 from sureshot.tree.class_tree import ClassTree
 from sureshot.tree.path_probabilities import (
     NodeRule,
@@ -117,18 +115,6 @@ class TreePosterior:
         """Probabilities of the classes at queries, (C, Q); see `log_probabilities`."""
         return self.log_probabilities(x, rule, below).exp()
 
-    def calibrated(
-        self,
-        x: Tensor,  # (n, D), held-out rows
-        y: Tensor,  # (n,) int64
-        weight: Tensor | None = None,  # (n,)
-        rule: NodeRule = "integral",  # the rule that will be used
-    ) -> TreePosterior:
-        """The same posterior with the temperature that minimises the negative log-likelihood of held-out rows."""
-        logs = replace(self, temperature=1.0).log_probabilities(x, rule).mT
-        weights = None if weight is None else _array(weight)
-        return replace(self, temperature=fit_temperature(_array(logs), _array(y), weights))
-
     def joined(self, right: TreePosterior, root: TreePosterior) -> TreePosterior:
         """This tree and another under a root, whose posterior is that of a tree of two classes: 0 for this tree.
 
@@ -168,7 +154,3 @@ def _mixed(moments: LatentMoments) -> tuple[Tensor, Tensor]:
     """Mean and variance of the mixture of the chains, (P, q)."""
     mean, variance = moments
     return mean.mean(0), variance.mean(0) + mean.var(0, correction=0)
-
-
-def _array(values: Tensor) -> np.ndarray:
-    return values.detach().cpu().numpy()

@@ -243,7 +243,7 @@ def test_rivals_far_below_do_not_count() -> None:
     omega = torch.cat([small.omega, torch.zeros(2, 1, 1, 8, dtype=F64)], -2)
     pairs = large.prior.pairs
     last = omega.transpose(0, 1).gather(-1, pairs.point.unsqueeze(1).expand(-1, 2, -1, -1)) * pairs.count.unsqueeze(1)
-    three = OneVsEachGibbsResult(small.omega, None, None, small.prior, small.last, small.batch)
+    three = OneVsEachGibbsResult(small.omega, None, small.prior, small.last, small.batch)
     expected = mean_collapsed_log_evidence(gram, gram.new_zeros(1, 3), three.prior.star(), three.last)
     torch.testing.assert_close(mean_collapsed_log_evidence(gram, mean, large.prior.star(), last), expected, **CLOSE)
     cross = squared_exponential(x, inputs(1, 4, 3, seed=2))

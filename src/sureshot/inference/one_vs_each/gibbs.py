@@ -64,7 +64,6 @@ class OneVsEachGibbsResult:
 
     omega: Tensor  # (chains, ..., C, N), of the last sweep, zero at each datum's own class
     differences: Tensor | None  # (sweeps, chains, ..., C, N), ``f_y - f_c``, zero at the own class
-    omega_trace: Tensor | None  # (sweeps, chains, ..., C, N)
     prior: PairPrior
     last: Tensor  # (T, S, C, R)
     batch: torch.Size
@@ -153,11 +152,11 @@ def run_one_vs_each_gibbs(
         centre, spread = (part.reshape(tasks, 1, n_classes, n) for part in (centre, spread))
         differences = pairs.differences(centre + spread.sqrt() * noise)
     state = _sample_omega(differences, pairs, generator)
-    kept = [(differences, state.omega)] if keep == "all" else []
+    kept = [differences] if keep == "all" else []
     for _ in range(n_sweeps - 1):
         state, info = one_vs_each_gibbs_step(state, prior, generator)
         if keep == "all":
-            kept.append((info.differences, state.omega))
+            kept.append(info.differences)
     logger.debug("one-vs-each Gibbs: %d tasks, %d chains, %d sweeps", tasks, n_chains, n_sweeps)
 
     def public(values: Tensor) -> Tensor:
@@ -165,8 +164,7 @@ def run_one_vs_each_gibbs(
 
     return OneVsEachGibbsResult(
         omega=public(state.omega),
-        differences=torch.stack([public(drawn) for drawn, _ in kept]) if kept else None,
-        omega_trace=torch.stack([public(drawn) for _, drawn in kept]) if kept else None,
+        differences=torch.stack([public(drawn) for drawn in kept]) if kept else None,
         prior=prior,
         last=state.omega,
         batch=batch,

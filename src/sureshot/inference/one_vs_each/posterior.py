@@ -104,4 +104,4 @@ def restore_chains(
     class_mean = features.new_full((1, n_classes), prior_mean)
     prior = PairPrior.of_kernel((features @ features.mT)[None], class_mean, pairs, "auto")
     omega = pairs.to_classes(last * (pairs.count.unsqueeze(1) > 0), len(y))[0]
-    return OneVsEachGibbsResult(omega, None, None, prior, last, torch.Size())
+    return OneVsEachGibbsResult(omega, None, prior, last, torch.Size())
