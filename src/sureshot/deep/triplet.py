@@ -5,13 +5,9 @@ A triplet is an anchor, another row of its class and a row of another class; on 
     max(0, |z_a - z_p|^2 - |z_a - z_n|^2 + margin)
 
 Of a batch all triplets are formed. The loss of an anchor is the mean over those of its triplets that are not satisfied
-yet ("batch all", Hermans et al. 2017): what counts is how wrong these are, not how many negatives there happen to be
-for each positive, and satisfied ones do not drown them. An anchor that is alone in its class within the batch has a
-loss of zero; with 60 classes in batches of 128 that is one in eight. From random weights this may collapse to a point,
-so it continues a softmax stage.
-
-A class is predicted by cosines with the class means, which follow the batches as running averages, as the statistics of
-batch normalisation do; their scale is fixed, as nothing is learnt about it.
+yet ("batch all", Hermans et al. 2017), zero for one that is alone in its class. From random weights this may collapse
+to a point, so it continues a softmax stage. A class is predicted by cosines with the class means, running averages over
+the batches, times a fixed scale.
 
 References: Schroff, Kalenichenko & Philbin, "FaceNet" (2015), for the loss; Yu et al., "Semantic drift compensation for
 class-incremental learning" (2020), for its use with class means.

@@ -1,9 +1,7 @@
 """How little a row is like any that has been learnt: one score for every estimator.
 
-The model's own score does not suffice. Under a linear kernel latents are the surer the farther off a row is, under
-one of angles distance does not count, and a single class leaves nothing to be sure about. Distance alone does not
-suffice either: it does not know which columns separate classes. So two numbers are added, each in deviations of what
-labelled rows have:
+The model's own score does not suffice: under a linear kernel latents are the surer the farther off a row is. Distance
+alone does not know which columns separate classes. So two numbers are added, in deviations of what labelled rows have:
 
 * how far a row is from the labelled rows (`Distance`), minus the logarithm of a kernel density estimate, which grows
   with the squared distance in every direction. The kernels' width is the one that says best where left-out rows are,

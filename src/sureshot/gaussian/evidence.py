@@ -1,9 +1,8 @@
 """Log evidence of Gaussian sites with its gradient in closed form: what meta-learning spends its time on.
 
-Training a kernel over many small tasks evaluates one number over and over, the log of the integral of
-``N(f; a, K)`` times the sites ``exp(b f - w f^2 / 2)``, and its gradient. `GramPrior.condition` gives both by
-automatic differentiation, through a Cholesky factor and a triangular inverse. Here the gradient is written
-down: with ``B = I + W^1/2 K W^1/2``, ``G = W^1/2 B^-1 W^1/2`` and ``alpha = K^-1 (m - a)``
+Of the log of the integral of ``N(f; a, K)`` times the sites ``exp(b f - w f^2 / 2)``, which `GramPrior.condition` gives
+by automatic differentiation, the gradient is written down: with ``B = I + W^1/2 K W^1/2``, ``G = W^1/2 B^-1 W^1/2``
+and ``alpha = K^-1 (m - a)``
 
     d log Z / dK = (alpha alpha' - G) / 2,   d/da = alpha,   d/dw = -(m^2 + diag Sigma) / 2,   d/db = m,
 

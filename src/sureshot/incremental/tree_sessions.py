@@ -14,9 +14,8 @@ A block whose rows are the same is not computed anew: under ``shared_root`` and 
 session's classes, given that it is one of them, stays the same to the last bit. Everything is a function of the kept
 rows, the numbers of sessions and a seed.
 
-A class's probability is a product along its path, and products of many unsure answers are far less sure than they
-should be. So the first session's rows, of which the tree has seen only the representatives, say by one temperature how
-sure to be.
+Products of many unsure answers are far less sure than they should be, so the first session's rows, of which the tree
+has seen only the representatives, say by one temperature how sure to be.
 
 Reference: Achituve, Navon, Yemini, Chechik & Fetaya 2021, sections 3.4 and 4, supplement C.3 and D.2.
 """

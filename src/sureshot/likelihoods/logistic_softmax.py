@@ -1,9 +1,8 @@
 """Logistic-softmax likelihood with temperature, in two augmentations.
 
-``p(k | f) = sigma(f_k / tau) / sum over c of sigma(f_c / tau)``. The latents of all classes at minus
-infinity give the softmax, positive ones are treated alike; so, unlike the softmax, it is not invariant to a
-shift of all the latents, and the prior mean matters (-5 is close to a softmax). The temperature and the
-prior say the same thing twice: (tau, K, a) and (1, K/tau^2, a/tau) are one model.
+``p(k | f) = sigma(f_k / tau) / sum over c of sigma(f_c / tau)``. Unlike the softmax it is not invariant
+to a shift of all the latents, and the prior mean matters (-5 is close to a softmax). (tau, K, a) and
+(1, K/tau^2, a/tau) are one model.
 
 The logistic factor of the label takes one Polya-Gamma variable. The denominator is opened by counts ``m_c``:
 

@@ -11,23 +11,19 @@ PG(h, 0) with its density multiplied by ``exp(-z^2 x / 2)``, and for whole h a s
     cosh(k) exp(-k^2 x / 2) sqrt(2 / (pi x^3)) exp(-1 / (2 x)) r(x),
     r(x) = 1 - 3 q + 5 q^3 - 7 q^6 + 9 q^10 - ... = prod_n (1 - q^n)^3,   q = exp(-4 / x),
 
-Devroye's alternating series with its first term taken out (the product is Jacobi's identity). Devroye
-proposes from that term below x = 0.64 only and from another series beyond. But the product shows that
-0 < r <= 1 for *every* x, and what stands before r is, up to a constant, the density of the inverse Gaussian
-with mean 1 / k and shape 1. So we propose from the whole inverse Gaussian and accept with probability r:
-exact, without a truncated distribution, a mixture or an inner rejection, hence with few operations. The
-acceptance rate is ``1 / (1 + exp(-|z|))``, never below 1/2. The alternating series serves as the squeeze:
-``1 - 3 q <= r`` accepts most proposals; for the others r is computed to double precision, beyond x = 2.5 in
-the form that its modular transformation gives. Proposals are drawn in float64 for every dtype of z.
+Devroye's alternating series with its first term taken out (the product is Jacobi's identity). So 0 < r <= 1 for
+every x, and what stands before r is in proportion to the inverse Gaussian with mean 1 / k and shape 1: we propose from
+that and accept with probability r, at a rate of ``1 / (1 + exp(-|z|))``, never below 1/2. ``1 - 3 q <= r`` accepts most
+proposals; for the others r is computed to double precision, beyond x = 2.5 in the form that its modular transformation
+gives. Proposals are drawn in float64 for every dtype of z.
 
 The inverse Gaussian is Michael, Schucany & Haas' (1976), in a form without cancellation: with a = N^2 / 2 and
 d = k + a + sqrt(a (a + 2 k)), x is 1 / d with probability d / (d + k), else d / k^2. One uniform decides both
 this and the acceptance.
 
-**Large h.** A sum of h draws costs time proportional to h, and the logistic-softmax asks for thousands. PG(h, 0) is a
-sum of gamma variables, one of which has most of the variance, so a shifted gamma with the same first three cumulants
-is near it: the total variation distance is below 0.02 / h for every z (8e-5 at h = 256, by integrating both densities).
-From h = 256 on it is drawn instead. The usual normal approximation is more than a hundred times as far away.
+**Large h.** A sum of h draws costs time proportional to h, and the logistic-softmax asks for thousands. From h = 256 on
+a shifted gamma with the same first three cumulants is drawn instead, whose total variation distance is below 0.02 / h
+for every z (8e-5 at h = 256).
 
 References
 ----------

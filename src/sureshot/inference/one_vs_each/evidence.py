@@ -4,8 +4,7 @@ With the latents integrated out, ``psi ~ N(abar, S)`` and ``t = count / 2 - W ab
 
 ``log p(Y | omega) = -M log 2 + sum(count abar - omega abar^2) / 2 + t'(S - S G S) t / 2 - log|B| / 2``.
 
-Automatic differentiation of its factorisations takes several times as long as the value and keeps every chain's
-matrices alive. The gradient in closed form needs nothing but what the value needs: with ``beta = t - G S t`` and
+The gradient in closed form needs nothing but what the value needs: with ``beta = t - G S t`` and
 ``A`` the map from latents to differences, ``alpha = A' beta``,
 
 ``dK = sum over classes of (alpha_c alpha_c' - [A' G A]_cc) / 2``,   ``da_c = sum over data of alpha_c``.

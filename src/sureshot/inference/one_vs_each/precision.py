@@ -5,9 +5,7 @@ Given Polya-Gamma variables the one-vs-each labels enter everything through one 
 ``G = W^1/2 B^-1 W^1/2 = (W^-1 + S)^-1``  (see `structure` for W, B and S):
 
 it weighs residuals into posterior means and into the evidence, gives posterior covariances, and *is* the derivative
-of ``log|B|``. A sampler needs one solve with B and keeps Cholesky factors. A gradient needs G as a whole, and then
-explicit matrices pay: on a CPU a batch of small products is several times as fast as a batch of substitutions.
-With the star structure ``S = V V' + blockdiag(Q_c)``
+of ``log|B|``. With the star structure ``S = V V' + blockdiag(Q_c)``
 
 ``G = blockdiag(F_c) - Z Z'``,   ``F_c = W_c^1/2 (I + W_c^1/2 Q_c W_c^1/2)^-1 W_c^1/2``,   ``Z = F V C^-T``,
 

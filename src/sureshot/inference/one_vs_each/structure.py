@@ -16,14 +16,11 @@ where ``V`` (M x N) is the regression of the differences on the whitened h, and 
 c]^-1 K[c, :]`` the covariance of f_c at the data of other classes given its values at its own data. Both
 depend on the labels and the kernel only: they are computed once for a whole run, in float64. Each draw then
 takes C Cholesky factors of the blocks ``I + W_c^1/2 Q_c W_c^1/2`` and one of the N x N matrix ``I + X' X``:
-``O(C N^3)``, everything positive definite with eigenvalues of at least 1. (The published elimination has
-the same cost but ends in an indefinite 2N x 2N matrix.) ``K[c, c]`` may be singular: it receives a jitter
-of a few N machine epsilons (float64), which is equivalent to independent noise of that variance on the own
-latents and changes results by that order only.
+``O(C N^3)``, all eigenvalues at least 1. ``K[c, c]`` may be singular: it receives a jitter of a few N machine
+epsilons (float64).
 
-Small problems are faster with the dense factor, so there are two implementations of one interface
-(`PairPrior.condition`): `StarFactor` and `DenseFactor`. Rows are laid out by the class compared with: (C, R), R
-the largest number of data of other classes that a class has; unused rows have precision zero.
+Small problems are faster with the dense factor (`PairPrior.condition`). Rows are laid out by the class compared with:
+(C, R), R the largest number of data of other classes that a class has; unused rows have precision zero.
 
 References: the star structure is that of Snell & Zemel 2021, Bayesian few-shot classification with
 one-vs-each Polya-Gamma augmented Gaussian processes, appendix B; the block elimination used here is the

@@ -4,12 +4,11 @@ The inner loop (the steps) and the outer loop (the kernel's gradient) meet in tw
 through the steps; *detached*, the sites are constants, and the gradient is that of the bound at fixed sites, exact
 once the steps have converged. With the two steps of the paper only the attached gradient is right.
 
-**Cold or warm.** By default every task starts at the prior, and its result depends on nothing else. As published the
-task's variational parameters are initialised once, before the first iteration of training: each task then starts where
-the task in its place in the step before ended (rows in the order of their classes, so that class c meets class c). Two
-steps suffice only then: after two cold steps the bound says that the inputs are worthless, and its gradient shrinks the
-output scale. What is carried is a `TaskState`, which the learner keeps; tasks whose classes have other numbers of rows
-than those before start at the prior. In use every task starts at the prior and takes more steps.
+**Cold or warm.** By default every task starts at the prior, and its result depends on nothing else. As published each
+task starts where the task in its place in the step before ended (rows in the order of their classes, so that class c
+meets class c). Two steps suffice only then: after two cold steps the gradient shrinks the output scale. What is carried
+is a `TaskState`; tasks whose classes have other numbers of rows than those before start at the prior. In use every task
+starts at the prior and takes more steps.
 
 The papers' Poisson-Gamma augmentation of the logistic-softmax carries the shape of its rate from step to step; the
 negative multinomial one, our default, has nothing to carry and a tighter bound.
