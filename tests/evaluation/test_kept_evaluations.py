@@ -41,6 +41,7 @@ def test_a_killed_comparison_goes_on(tmp_path: Path) -> None:
     whole = run_study(CONFIG)
     seconds = ["learn_seconds", "predict_seconds"]
     assert study.by_session().drop(columns=seconds).equals(whole.by_session().drop(columns=seconds))
+    assert study.matrix().equals(whole.matrix())
     told.clear()
     again = run_study(CONFIG, progress=lambda what, _: told.append(what), folder=tmp_path)
     assert not told

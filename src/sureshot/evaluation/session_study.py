@@ -79,6 +79,18 @@ class SessionStudy:
             ]
         )
 
+    def matrix(self) -> pd.DataFrame:
+        """A row for each method, seed, session and earlier session: the accuracy on the latter's classes."""
+        return pd.DataFrame(
+            [
+                {"method": method, "seed": seed, "after": k, "classes_of": j, "accuracy": found.matrix[k, j]}
+                for method, by_seed in self.evaluations.items()
+                for seed, found in by_seed.items()
+                for k in range(len(found.matrix))
+                for j in range(k + 1)
+            ]
+        )
+
     def summary(self) -> pd.DataFrame:
         """A row for each method and seed, with the columns of `SUMMARY`."""
         return pd.DataFrame(
