@@ -44,7 +44,7 @@ def test_appended_data_have_the_factor_of_all_data(sizes: list[int]) -> None:
     covariance = positive_definite(3, 40)
     latent, _ = grown(covariance, sizes)
     fresh = Collapsed.of(latent.omega, covariance)
-    for own, other in zip(latent.parts, fresh.parts, strict=True):
+    for own, other in zip(latent.parts.values(), fresh.parts.values(), strict=True):
         torch.testing.assert_close(own, other, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(latent.log_likelihood, fresh.log_likelihood)
 
@@ -54,7 +54,7 @@ def test_after_three_hundred_data_it_is_still_that_of_all() -> None:
     gram = 20 * (-0.5 * torch.cdist(x, x).square() / 0.04).exp() + 1 + 1e-4 * torch.eye(300, dtype=F64)
     latent, _ = grown(gram.unsqueeze(0), [1] * 30 + [90] * 3)
     fresh = Collapsed.of(latent.omega, gram.unsqueeze(0))
-    for own, other in zip(latent.parts, fresh.parts, strict=True):
+    for own, other in zip(latent.parts.values(), fresh.parts.values(), strict=True):
         torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-8)
 
 
@@ -62,10 +62,10 @@ def test_batches_change_neither_draws_nor_weights() -> None:
     covariance = positive_definite(2, 12)
     (one, weights), (other, again) = grown(covariance, [12]), grown(covariance, [1, 4, 7])
     torch.testing.assert_close(again, weights)
-    for first, second in zip(one.parts, other.parts, strict=True):
+    for first, second in zip(one.parts.values(), other.parts.values(), strict=True):
         torch.testing.assert_close(first, second)
     part = grown(covariance[:, :5, :5], [5])[0]
-    for first, second in zip(one.first(5).parts, part.parts, strict=True):
+    for first, second in zip(one.first(5).parts.values(), part.parts.values(), strict=True):
         torch.testing.assert_close(first, second)
 
 
@@ -160,7 +160,7 @@ def test_huge_amplitudes_of_equal_rows_stop_nothing() -> None:
     covariance = scale * signs.unsqueeze(-1) * gram * signs + 1e-6 * torch.eye(12, dtype=F64)
     latent, weights = grown(covariance, [7, 5])
     assert bool(weights.isfinite().all())
-    for part in latent.parts:
+    for part in latent.parts.values():
         assert bool(part.isfinite().all())
     fresh = Collapsed.of(latent.omega, covariance)
     assert float(fresh.log_likelihood[0]) == pytest.approx(float(latent.log_likelihood[0]))
@@ -214,5 +214,5 @@ def test_particles_are_chosen_and_replaced() -> None:
     other = latent.chosen(torch.tensor([2, 0]))
     changed = latent.chosen([0, 1, 2])
     changed.put([0, 1], other, [0, 1])
-    for before, after in zip(latent.parts, changed.parts, strict=True):
+    for before, after in zip(latent.parts.values(), changed.parts.values(), strict=True):
         assert torch.equal(after, before[[2, 0, 2]])

@@ -90,7 +90,7 @@ def test_moves_keep_the_posterior(link):
     data = Data.of(PRIOR, x, contrasts)
     eta = torch.randn(n, 3, generator=generator, dtype=torch.float64)
     latent = Whitened(
-        eta, torch.linalg.cholesky(data.covariance(particles)), torch.full((n,), 0.8, dtype=torch.float64), link
+        eta, torch.linalg.cholesky(data.covariance(particles)), torch.full((n,), 0.8, dtype=torch.float64), link=link
     )
     # The labels of these particles are one each; accept those that agree with all of them being positive.
     keep = torch.rand(n, generator=generator).log() < latent.log_likelihood

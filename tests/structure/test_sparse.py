@@ -104,7 +104,7 @@ def test_with_few_it_is_that_of_the_covariance_that_they_leave(n_classes: int, l
     dense = collapsed(state, FEW)
     fresh = state.recomputed().latent
     close(state.latent.log_likelihood, dense.log_likelihood)
-    for grown, other in zip(state.latent.parts, fresh.parts, strict=True):  # type: ignore[attr-defined]
+    for grown, other in zip(state.latent.parts.values(), fresh.parts.values(), strict=True):
         close(grown, other)
     found = moments(state, QUERIES)
     kernels = gram(PRIOR, state.particles, torch.cat([X, QUERIES]), FEW)
@@ -195,7 +195,7 @@ def test_latents_are_drawn_from_their_posterior(n_classes: int) -> None:
     features = state.data.covariance(one)
     features = features._replace(phi=features.phi.expand(m, -1, -1), own=features.own.expand(m, -1))  # type: ignore[union-attr]
     latent = state.latent.restored({"omega": omega.expand(m, -1)}).given(range(m), features)
-    psi = latent.drawn(features, seeded(6))  # type: ignore[attr-defined]
+    psi = latent.drawn(features, seeded(6))
     kernels = gram(state.prior, one, x, FEW[:2])[0]
     prior = contrasts.covariance(contrasts, kernels, one.nuggets(state.prior)[0])
     spread = torch.linalg.inv(torch.linalg.inv(prior) + torch.diag(omega[0]))

@@ -16,9 +16,9 @@ covariance that rounding has made indefinite stops it; where S cannot be factori
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -28,7 +28,7 @@ from sureshot.gaussian.algebra import grown_triangle, solve_vectors, times_vecto
 from sureshot.likelihoods.polya_gamma import sample_polya_gamma
 from sureshot.likelihoods.quadrature import log_expected_sigmoid
 from sureshot.likelihoods.tilted import sample_tilted
-from sureshot.structure.links import LOGISTIC
+from sureshot.structure.latents import Latents
 
 SHIFT = 0.5
 """b, of a contrast that is positive."""
@@ -36,17 +36,12 @@ _LEAST_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
-class Drawn(ABC):
-    """Latents that are integrated out given Polya-Gamma variables; of M particles with P data, which lead in all parts.
-
-    See `sureshot.structure.latents.Latents` for what is not said here.
-    """
+class Drawn(Latents):
+    """Latents that are integrated out given Polya-Gamma variables."""
 
     omega: Tensor  # (M, P)
     factor: Tensor  # (M, ., .), L; NaN for particles that have none
     whitened: Tensor  # (M, .), u
-
-    link = LOGISTIC
 
     @classmethod
     @abstractmethod
@@ -66,20 +61,6 @@ class Drawn(ABC):
             raise ValueError("Polya-Gamma variables must be positive")
         return replace(self, omega=variables["omega"])
 
-    def chosen(self, places: Sequence[int] | Tensor) -> Self:
-        return type(self)(*(part[places] for part in self.parts))
-
-    def part(self, places: slice) -> Self:
-        return type(self)(*(part[places] for part in self.parts))
-
-    def joined(self, parts: Sequence[Self]) -> Self:
-        return type(self)(*(torch.cat(same) for same in zip(*(one.parts for one in parts), strict=True)))
-
-    def put(self, places: Sequence[int], others: Self, rows: Sequence[int]) -> None:
-        for mine, other in zip(self.parts, others.parts, strict=True):
-            for place, row in zip(places, rows, strict=True):
-                mine[place] = other[row]
-
     def given(self, places: Sequence[int], covariance: Any, out: Tensor | None = None) -> Self:
         return self.of(self.omega[places], covariance, out)
 
@@ -91,16 +72,6 @@ class Drawn(ABC):
         stay = (~moved).nonzero().flatten().tolist()
         fresh.put(stay, self, stay)
         return fresh
-
-    @property
-    @abstractmethod
-    def log_likelihood(self) -> Tensor:
-        """``log p(y | omega)`` in nats (M,), up to what no kernel changes; minus infinity without a factor."""
-
-    @property
-    def parts(self) -> list[Tensor]:
-        """All that is held of the particles."""
-        return [getattr(self, part.name) for part in fields(self)]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Structure moves that do not hold on to the latents: kernels are compared by estimates of their evidence.
 
-Given Polya-Gamma variables that were drawn under a kernel, few others explain the labels as well, and a move is seldom
-accepted. Here a kernel's evidence is estimated by N draws of the latents from Laplace's Gaussian q,
+Given Polya-Gamma variables that were drawn under a kernel a move is seldom accepted. Here a kernel's evidence is
+estimated by N draws of the latents from Laplace's Gaussian q,
 
     Z(k) = mean of p(psi_i | k) p(y | psi_i) / q_k(psi_i),
 

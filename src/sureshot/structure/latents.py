@@ -14,52 +14,63 @@ prior covariance S of the contrasts under its kernel: a tensor for the exact one
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from sureshot.structure.links import Link
+from sureshot.structure.links import LOGISTIC, Link
 
 
-class Latents(Protocol):
-    """Of M particles with P contrasts."""
+@dataclass(frozen=True)
+class Latents(ABC):
+    """Of M particles with P contrasts; the particles lead in all tensors."""
+
+    link: Link = field(default=LOGISTIC, kw_only=True)  # what turns latents into probabilities
 
     @property
-    def link(self) -> Link:
-        """What turns latents into probabilities."""
-
-    @property
+    @abstractmethod
     def variables(self) -> dict[str, Tensor]:
-        """What all else follows from, with the covariance, by name; particles leading."""
+        """What all else follows from, with the covariance, by name."""
 
+    @abstractmethod
     def restored(self, variables: Mapping[str, Tensor]) -> Self:
         """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
 
     @property
-    def factor(self) -> Tensor:
-        """The triangles that predictions and likelihoods come from: (M, P, P), of B or S, or of the weights."""
-
-    @property
+    @abstractmethod
     def log_likelihood(self) -> Tensor:
         """Of each kernel given the variables, in nats (M,), up to what does not depend on the kernel."""
 
+    @abstractmethod
     def first(self, n: int) -> Self:
         """Of the first n data only; for the third representation `given` makes what follows from them."""
 
-    def chosen(self, places: Sequence[int] | Tensor) -> Self:
-        """A copy of those of some particles, as often as they are named."""
+    @property
+    def parts(self) -> dict[str, Any]:
+        """All tensors, by name."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
-    def part(self, places: slice) -> Self:
-        """Those of some particles, not copied."""
+    def chosen(self, places: Sequence[int] | Tensor | slice) -> Self:
+        """Those of some particles, as often as they are named; a copy, except of a slice."""
+        return replace(self, **{name: part[places] for name, part in self.parts.items()})
 
     def joined(self, parts: Sequence[Self]) -> Self:
         """Those of all parts, in their order."""
+        merged: dict[str, Any] = {name: torch.cat([one.parts[name] for one in parts]) for name in self.parts}
+        return replace(self, **merged)
 
     def put(self, places: Sequence[int], others: Self, rows: Sequence[int]) -> None:
         """Take over the given rows of others in some places. Changes this object."""
+        for name, mine in self.parts.items():
+            for place, row in zip(places, rows, strict=True):
+                mine[place] = others.parts[name][row]
 
+    @abstractmethod
     def given(
         self,
         places: Sequence[int],
@@ -68,6 +79,7 @@ class Latents(Protocol):
     ) -> Self:
         """With the variables of some particles, and other kernels."""
 
+    @abstractmethod
     def extended(
         self,
         cross: Any,  # (M, P, B), prior covariances of the data so far with new ones
@@ -79,6 +91,7 @@ class Latents(Protocol):
         What is drawn for one does not depend on those behind it.
         """
 
+    @abstractmethod
     def without(
         self,
         kept: Tensor,  # (P,) bool
@@ -87,19 +100,10 @@ class Latents(Protocol):
     ) -> tuple[Self, Tensor]:
         """With some data only, and the logarithms of the weights (M,) of never having seen the others."""
 
+    @abstractmethod
     def refreshed(
         self,
         covariance: Any,  # (M, P, P), S
         generator: torch.Generator,
     ) -> Self:
         """With the variables moved, so that their posterior under each kernel is kept."""
-
-
-class ExactLatents(Latents, Protocol):
-    """Those whose covariances are whole."""
-
-    def predicted(
-        self,
-        cross: Tensor,  # (M, P, Q), prior covariances of the data with queries
-    ) -> tuple[Tensor, Tensor]:
-        """Means (M, Q) of queries, and ``X`` (M, P, Q) so that ``X' X`` is what the data take off their covariance."""

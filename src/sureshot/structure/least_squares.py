@@ -1,9 +1,9 @@
 """What regression on labels says by the particles' kernels: a second opinion beside the logistic posterior.
 
 Every contrast is taken for a number that was seen with Gaussian noise. The logistic likelihood is that if its
-Polya-Gamma variable is kept at its mean for a latent of zero, 1/4: the number is 2, the variance of the noise 4. Rows
-that are certain then still pull, which the logistic likelihood lets go of; so means are smoother averages of labels,
-and prefer shorter length-scales than the posterior's. Inputs are multiplied by a scale for that.
+Polya-Gamma variable is kept at its mean for a latent of zero, 1/4: the number is 2, the variance of the noise 4. Means
+are smoother averages of labels, and prefer shorter length-scales than the posterior's: inputs are multiplied by a scale
+for that.
 """
 
 from __future__ import annotations
@@ -88,5 +88,5 @@ def _each(state: SmcState, scale: float) -> Iterator[SmcState]:
     scaled = replace(state, x=scale * state.x, inducing=inducing, log_weights=state.log_weights[:1] * 0)
     data, omega = scaled.data, torch.full((1, len(state.contrasts)), _OMEGA, dtype=torch.float64)
     for k in range(len(state.particles)):
-        particles, latent = state.particles.chosen([k]), state.latent.part(slice(k, k + 1)).restored({"omega": omega})
+        particles, latent = state.particles.chosen([k]), state.latent.chosen(slice(k, k + 1)).restored({"omega": omega})
         yield replace(scaled, particles=particles, latent=latent.given([0], data.covariance(particles)))

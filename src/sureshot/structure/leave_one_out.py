@@ -65,7 +65,8 @@ def _left_out(state: SmcState, copies: Copies, weighed: bool) -> tuple[Tensor, T
     latent = state.latent
     c, m = state.n_classes, len(state.particles)
     order = state.contrasts.row.argsort(stable=True).view(-1, c - 1)  # row by row
-    parts = [_contrasts(latent.part(slice(k, k + 1)), order, copies, weighed) for k in range(m)]  # large: one at a time
+    each = (latent.chosen(slice(k, k + 1)) for k in range(m))  # large: one at a time
+    parts = [_contrasts(one, order, copies, weighed) for one in each]
     means, covariances, log_weights = (torch.stack(part) for part in zip(*parts, strict=True))
     if c == 2:
         means = ((2.0 * state.y[copies.first] - 1) * means.squeeze(-1)).unsqueeze(1)
@@ -95,7 +96,7 @@ def _by_weights(state: SmcState, latent: Sparse, copies: Copies, weighed: bool) 
     data, parts, none = state.data, [], torch.zeros(1, len(copies.first), dtype=torch.float64)
     for k in range(len(state.particles)):  # large: one at a time
         features = cast(Features, data.covariance(state.particles.chosen([k])))
-        one = latent.part(slice(k, k + 1))
+        one = latent.chosen(slice(k, k + 1))
         moments = in_contrasts(state, *one.left_out(features, copies))
         parts.append((*moments, one.weights_left_out(features, copies) if weighed else none))
     means, covariances, log_weights = (torch.cat(part) for part in zip(*parts, strict=True))

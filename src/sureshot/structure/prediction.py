@@ -17,12 +17,13 @@ from sureshot.kernels import RBF
 from sureshot.kernels.shared_rows import SharedRows
 from sureshot.likelihoods import OneVsEach
 from sureshot.likelihoods.base import PredictiveRule
+from sureshot.structure.collapsed import Collapsed
 from sureshot.structure.copies import Copies
 from sureshot.structure.inducing import Inputs
-from sureshot.structure.latents import ExactLatents
 from sureshot.structure.links import LOGISTIC, Link
 from sureshot.structure.smc import SmcState
 from sureshot.structure.sparse import Features, Sparse
+from sureshot.structure.whitened import Whitened
 
 _LEAST_VARIANCE = 1e-12
 _ROW_NOISE = 0.1
@@ -212,7 +213,7 @@ def _moments(
     own = state.particles.diagonals(state.prior, x) + state.particles.nuggets(state.prior).unsqueeze(-1)
     covariance = torch.diag_embed((scale * own).unsqueeze(-1).expand(*own.shape, coefficients.shape[-1]))
     cross = gram[:, state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (M, P, Q, L)
-    mean, solved = cast(ExactLatents, state.latent).predicted(cross.flatten(-2))
+    mean, solved = cast(Collapsed | Whitened, state.latent).predicted(cross.flatten(-2))
     solved = solved.unflatten(-1, cross.shape[-2:])
     covariance = covariance - torch.einsum("mpqc,mpqd->mqcd", solved, solved)
     covariance.diagonal(dim1=-2, dim2=-1).clamp_(min=_LEAST_VARIANCE)

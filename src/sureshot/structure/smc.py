@@ -134,8 +134,8 @@ class SmcState:
         """Standard error of the log evidence, in nats: as if rejuvenation made particles independent of each other.
 
         Between two resamplings an estimate of the evidence has the relative variance ``sum w^2 - 1/M``; these sum.
-        Particles of one chain count as one. Rejuvenation that moves little makes it too small, which few different
-        `eves` among many particles may tell; systematic resampling makes it too large, 1.75 times in a test.
+        Particles of one chain count as one. Rejuvenation that moves little makes it too small, systematic resampling
+        too large.
         """
         return max(0.0, self.settled_variance + self._stretch_variance) ** 0.5
 
@@ -320,8 +320,7 @@ def extended(
     """With a batch in the data and the weights, nothing resampled, nothing moved; and how many of its rows.
 
     These end with the first after which the effective sample size is not `enough`: a stopping time, at which the
-    evidence estimate is unbiased as it stands. (To look at all of them and then to begin again with fewer would make it
-    depend on which estimates are liked.) Where no particle has a weight that is a number the evidence is zero.
+    evidence estimate is unbiased as it stands. Where no particle has a weight that is a number the evidence is zero.
     """
     n = len(state.x)
     every = torch.cat([state.x, x])
@@ -383,7 +382,7 @@ def rejuvenated(
     seeds = torch.randint(2**62, (len(parts),), generator=generator).tolist()
     calls = (
         delayed(_swept)(
-            data.separate(), state.particles.chosen(range(m)[part]), state.latent.part(part), seed, settings
+            data.separate(), state.particles.chosen(range(m)[part]), state.latent.chosen(part), seed, settings
         )
         for part, seed in zip(parts, seeds, strict=True)
     )

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot.gaussian.algebra import factors, grown_triangle, times_vector
+from sureshot.structure.latents import Latents
 from sureshot.structure.links import LOGISTIC, Link
 
 _FIRST_STEP = 0.1
@@ -25,28 +26,25 @@ _LARGEST_SHRINKS = 100
 
 
 @dataclass(frozen=True)
-class Whitened:
+class Whitened(Latents):
     """Of M particles with P data."""
 
     eta: Tensor  # (M, P)
     factor: Tensor  # (M, P, P), L
     step: Tensor  # (M,), of Hamiltonian Monte Carlo
-    link: Link = LOGISTIC
 
     @classmethod
     def empty(cls, n_particles: int, link: Link = LOGISTIC) -> Whitened:
         """Without data."""
         zeros = torch.zeros(n_particles, 0, dtype=torch.float64)
         step = torch.full((n_particles,), _FIRST_STEP, dtype=torch.float64)
-        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), step, link)
+        return cls(zeros, torch.zeros(n_particles, 0, 0, dtype=torch.float64), step, link=link)
 
     @property
     def variables(self) -> dict[str, Tensor]:
-        """What all else follows from, with the covariance; and the step sizes."""
         return {"eta": self.eta, "step": self.step}
 
     def restored(self, variables: Mapping[str, Tensor]) -> Whitened:
-        """With `variables` as they were; ValueError for values out of range. `given` makes the rest."""
         if not bool(variables["eta"].isfinite().all() and (variables["step"] > 0).all()):
             raise ValueError("whitened latents must be finite, and step sizes positive")
         return replace(self, eta=variables["eta"], step=variables["step"])
@@ -60,26 +58,7 @@ class Whitened:
         """Of the first n data only."""
         return replace(self, eta=self.eta[:, :n], factor=self.factor[:, :n, :n])
 
-    def chosen(self, places: Sequence[int] | Tensor) -> Whitened:
-        """A copy of those of some particles, as often as they are named."""
-        return replace(self, eta=self.eta[places], factor=self.factor[places], step=self.step[places])
-
-    def part(self, places: slice) -> Whitened:
-        """Those of some particles, not copied."""
-        return replace(self, eta=self.eta[places], factor=self.factor[places], step=self.step[places])
-
-    def joined(self, parts: Sequence[Whitened]) -> Whitened:
-        """Those of all parts, in their order."""
-        eta, factor, step = (torch.cat([getattr(part, name) for part in parts]) for name in ("eta", "factor", "step"))
-        return replace(self, eta=eta, factor=factor, step=step)
-
-    def put(self, places: Sequence[int], others: Whitened, rows: Sequence[int]) -> None:
-        """Take over the given rows of others in some places. Changes this object."""
-        for place, row in zip(places, rows, strict=True):
-            self.eta[place], self.factor[place] = others.eta[row], others.factor[row]
-
     def given(self, places: Sequence[int], covariance: Tensor, out: Tensor | None = None) -> Whitened:
-        """With the variables of some particles, and other kernels."""
         return replace(self, eta=self.eta[places], factor=factors(covariance, out), step=self.step[places])
 
     def predicted(self, cross: Tensor) -> tuple[Tensor, Tensor]:

@@ -84,7 +84,7 @@ class _Particle:
         coefficients, chosen = latent_coefficients(state), state.particles.chosen([k])
         gram = chosen.grams(state.prior, SharedRows(state.x, x))[0]  # (N, Q)
         cross = gram[state.contrasts.row].unsqueeze(-1) * coefficients.unsqueeze(1)  # (P, Q, L)
-        latent = cast(Collapsed, state.latent).part(slice(k, k + 1))
+        latent = cast(Collapsed, state.latent).chosen(slice(k, k + 1))
         mean, taken = latent.predicted(cross.flatten(1).unsqueeze(0))
         solved = torch.linalg.solve_triangular(latent.factor[0].mT, taken[0], upper=True)
         taken, solved = (part.unflatten(-1, cross.shape[1:]) for part in (taken[0], solved))
