@@ -7,7 +7,7 @@ know what they have made of all rows so far.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def run_cell(
 
 def prequential_step(learner: BatchLearner, x: np.ndarray, y: np.ndarray, first: bool) -> dict[str, Any]:
     """Scores of a batch before it is learned, and seconds; accuracy alone for learners without probabilities."""
-    found = evaluate_batch(learner, x, y, first, LEAST_PROBABILITY).as_dict()
+    found = asdict(evaluate_batch(learner, x, y, first, LEAST_PROBABILITY))
     if not learner.says_probabilities:
         found |= dict.fromkeys(("nll", "brier", "ece", "bins"))
     return {**found, "seconds": found["predict_seconds"] + found["learn_seconds"]}

@@ -7,7 +7,7 @@ and whether that is the kernel itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 
 import numpy as np
 import pytest
@@ -134,7 +134,7 @@ def test_batches_equal_their_members(case: Case) -> None:
 @everywhere
 def test_another_kernel(case: Case) -> None:
     larger = Scale(3.0, case.kernel)
-    found, expected = case.make(case.kernel, X).with_kernel(larger), case.make(larger, X)
+    found, expected = replace(case.make(case.kernel, X), kernel=larger), case.make(larger, X)
     mean = torch.zeros((), dtype=F64)
     torch.testing.assert_close(found.prior(X, mean).variance, expected.prior(X, mean).variance)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from sureshot import GPClassifier
-from sureshot.evaluation.streams import BatchScores, StreamEvaluation, evaluate_batch, evaluate_stream, pooled
+from sureshot.evaluation.streams import BatchScores, evaluate_batch, evaluate_stream, pooled
 from sureshot.metrics import summarise
 
 
@@ -42,8 +43,8 @@ BATCHES = [
 def test_nothing_is_asked_while_one_class_is_known() -> None:
     method = Scripted()
     found = evaluate_stream(method, [([[0.5]], ["a"]), ([[0.5], [0.5]], ["a", "b"]), *BATCHES[1:2]])
-    assert [batch.accuracy is None for batch in found.batches] == [True, True, False]
-    assert [batch.new_classes for batch in found.batches] == [("a",), ("b",), ()]
+    assert [batch.accuracy is None for batch in found] == [True, True, False]
+    assert [batch.new_classes for batch in found] == [("a",), ("b",), ()]
 
 
 def test_scores_by_hand() -> None:
@@ -53,7 +54,7 @@ def test_scores_by_hand() -> None:
     )
     assert method.calls == ["learn 2 ['a', 'b']", "ask 2", "learn 2 []", "learn 2 []", "ask 3", "learn 3 []"]
     assert told == [(0, 2), (1, 2), (2, 2), (3, 3)]
-    first, second, third, fourth = found.batches
+    first, second, third, fourth = found
     assert (first.accuracy, first.nll, first.scored, first.new_classes) == (None, None, 0, ("a", "b"))
     assert (second.accuracy, second.scored, second.new_classes) == (0.5, 2, ())
     assert second.nll == pytest.approx(-(np.log(0.8) + np.log(0.4)) / 2)
@@ -64,7 +65,7 @@ def test_scores_by_hand() -> None:
     assert fourth.nll == pytest.approx(-(np.log(low) + np.log(0.9)) / 2)
     assert fourth.bins is not None
     assert sum(fourth.bins[0]) == 2
-    scores = found.scores
+    scores = pooled(found)
     assert scores is not None
     assert (scores.rows, scores.accuracy) == (4, 0.5)
     assert scores.nll == pytest.approx((second.nll + fourth.nll) / 2)
@@ -75,7 +76,7 @@ def test_calibration_is_that_of_all_rows_together() -> None:
     p = generator.random((90, 1))
     y = np.where(generator.random(90) < p[:, 0] ** 2, "b", "a")
     batches = [(p[:10], y[:10]), (p[10:20], y[10:20]), (p[20:], y[20:])]
-    scores = evaluate_stream(Scripted(), batches, ["a", "b"]).scores
+    scores = pooled(evaluate_stream(Scripted(), batches, ["a", "b"]))
     both = summarise(np.c_[1 - p, p][10:], y[10:], classes=["a", "b"])
     assert scores is not None
     for name in ("accuracy", "nll", "brier", "ece"):
@@ -84,10 +85,11 @@ def test_calibration_is_that_of_all_rows_together() -> None:
 
 def test_scores_of_several_batches_are_json() -> None:
     found = evaluate_stream(Scripted(), BATCHES)
-    assert found.scores is not None
-    assert json.loads(json.dumps(found.scores.as_dict()))["rows"] == 4
-    assert StreamEvaluation(()).scores is None
-    assert pooled(found.batches[:1]) is None
+    scores = pooled(found)
+    assert scores is not None
+    assert json.loads(json.dumps(asdict(scores)))["rows"] == 4
+    assert pooled([]) is None
+    assert pooled(found[:1]) is None
 
 
 @pytest.mark.parametrize("make", [GaussianNB, GPClassifier])
@@ -96,10 +98,11 @@ def test_estimators_learn_a_stream(make: Any) -> None:
     y = np.where(x[:, 0] > 0, "up", "down")
     model = make()
     found = evaluate_stream(model, ((x[i : i + 15], y[i : i + 15]) for i in range(0, 60, 15)), np.unique(y))
-    assert found.scores is not None
-    assert found.scores.rows == 45
-    assert found.scores.accuracy > 0.7
-    assert all(one.learn_seconds > 0 for one in found.batches)
+    scores = pooled(found)
+    assert scores is not None
+    assert scores.rows == 45
+    assert scores.accuracy > 0.7
+    assert all(one.learn_seconds > 0 for one in found)
     alone = make().partial_fit(x[:45], y[:45], classes=np.unique(y))
     last = evaluate_batch(alone, x[45:], y[45:])
     assert isinstance(last, BatchScores)

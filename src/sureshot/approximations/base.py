@@ -34,10 +34,6 @@ class Approximation(ABC):
     def queries(self, x: Tensor) -> Queries:
         """Prior moments of other rows (..., C or 1, Q, D)."""
 
-    def with_kernel(self, kernel: Expression) -> Self:
-        """The same of another kernel."""
-        return replace(self, kernel=kernel)
-
 
 @dataclass(frozen=True)
 class Finite(Approximation):
@@ -74,4 +70,4 @@ class Finite(Approximation):
 
     def scaled(self, kernel: Expression, scale: float) -> Self:
         """Of a kernel that is this one times a number."""
-        return self.with_kernel(kernel)
+        return replace(self, kernel=kernel)

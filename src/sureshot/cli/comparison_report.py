@@ -30,7 +30,8 @@ def write_comparison_page(
         ),
         summary=first,
         model={
-            name: f"{one.path}, {one.episodes:,} training episodes, {_settings(one)}" for name, one in loaded.items()
+            name: f"{one.checkpoint.path}, {one.checkpoint.episodes:,} training episodes, {_settings(one)}"
+            for name, one in loaded.items()
         },
         environment=environment(),
         command=command_line(),

@@ -32,16 +32,6 @@ class LoadedLearner:
     config: TrainingConfig
 
     @property
-    def path(self) -> str:
-        """The file."""
-        return self.checkpoint.path
-
-    @property
-    def episodes(self) -> int:
-        """How many it was trained on."""
-        return self.checkpoint.episodes
-
-    @property
     def name(self) -> str:
         """What kind of learner it is."""
         return str(self.checkpoint.learner.get("name"))
@@ -179,7 +169,7 @@ class EvaluationOptions:
             backbone = one.learner.backbone
             if isinstance(backbone, Backbone) and backbone.input_shape != shape:
                 raise ValueError(
-                    f"{one.path} takes {describe(backbone.input_shape)}, but {name} has {describe(shape)}: "
+                    f"{one.checkpoint.path} takes {describe(backbone.input_shape)}, but {name} has {describe(shape)}: "
                     "test on data like that of the training"
                 )
         return data
@@ -198,8 +188,9 @@ def _check_new(one: LoadedLearner, trained: FewShotData, data: FewShotData, spli
         seen = [name for name in part.class_names if name in asked]
         if seen and (called == "validation" or split == "test"):
             raise ValueError(
-                f"{one.path} was {asked[seen[0]]} {len(seen)} of the {len(part.class_names)} {called} classes "
-                f"({seen[0]!r}, say): the set is split in another way than in its training, or has the same classes"
+                f"{one.checkpoint.path} was {asked[seen[0]]} {len(seen)} of the {len(part.class_names)} {called} "
+                f"classes ({seen[0]!r}, say): the set is split in another way than in its training, or has the same "
+                "classes"
             )
 
 

@@ -179,9 +179,9 @@ def task_name(found: Evaluation) -> str:
 
 def _facts(loaded: LoadedLearner) -> dict[str, Any]:
     return {
-        "checkpoint": loaded.path,
+        "checkpoint": loaded.checkpoint.path,
         **loaded.settings,
         "backbone": loaded.config.backbone.name,
-        "training episodes": f"{loaded.episodes:,}",
+        "training episodes": f"{loaded.checkpoint.episodes:,}",
         "trained on": loaded.config.data.name,
     }

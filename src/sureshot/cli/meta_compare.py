@@ -47,7 +47,7 @@ def meta_compare(
             page = str(write_comparison_page(found, loaded, data.description, asked.split, report))
         if as_json:
             summary: dict[str, Any] = {"data": data.name, "split": asked.split, **found.as_dict()}
-            summary["checkpoints"] = {name: one.path for name, one in loaded.items()}
+            summary["checkpoints"] = {name: one.checkpoint.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:
             _print(found)

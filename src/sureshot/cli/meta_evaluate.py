@@ -35,7 +35,7 @@ def meta_evaluate(
         with console.progress("meta-evaluate", quiet) as update:
             found = evaluate(loaded.learner, **arguments, progress=update)
         summary: dict[str, Any] = {
-            "checkpoint": loaded.path,
+            "checkpoint": loaded.checkpoint.path,
             "learner": loaded.learner.config["name"],
             "data": data.name,
             "split": asked.split,

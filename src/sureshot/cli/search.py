@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,7 +268,7 @@ def _prequential(stream: list[BatchScores]) -> dict[str, Any]:
     scores = pooled(stream)
     return {
         "stream": [{name: getattr(batch, name) for name in told} for batch in stream[1:]],
-        "stream_scores": None if scores is None else scores.as_dict(),
+        "stream_scores": None if scores is None else asdict(scores),
     }
 
 

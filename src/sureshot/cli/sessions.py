@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def sessions(
 
         with console.told_anyway(lambda: _print(study), as_json):
             page = write_sessions_page(study, chosen, report or folder, console.command_line())
-            found = {"config": chosen.as_dict(), **study.as_dict(), "report": str(page)}
+            found = {"config": asdict(chosen), **study.as_dict(), "report": str(page)}
             console.print_json(found, folder / "sessions.json", indent=1)
             for name, table in TABLES.items():
                 with console.output_text(folder / name) as stream:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from sureshot.evaluation.session_config import SessionsConfig
 from sureshot.evaluation.session_study import SessionStudy, averaged
@@ -23,7 +22,8 @@ def write_sessions_page(study: SessionStudy, config: SessionsConfig, folder: Pat
     pictures = {"curves": session_curves(study), "matrices": matrices_picture(study)}
     page = write_report(folder, _report(study, config, command, tuple(pictures.values())))
     for name, picture in pictures.items():
-        _write_figure(picture.figure, folder / f"{name}.png")
+        with written_whole(folder / f"{name}.png") as temporary:
+            write_png(picture.figure, temporary, 150)
     return page
 
 
@@ -68,8 +68,3 @@ def _verdict(study: SessionStudy) -> str:
 
 def _settings(name: str, options: dict[str, object]) -> str:
     return ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
-
-
-def _write_figure(figure: Figure, path: Path) -> None:
-    with written_whole(path) as temporary:
-        write_png(figure, temporary, 150)

@@ -62,7 +62,11 @@ def check_classifier(artifact: Artifact) -> None:
 def classifier_of(artifact: Artifact) -> IncrementalClassifier:
     """The model in a file that has been read."""
     check_classifier(artifact)
-    return _classifier(artifact.kind).of_artifact(artifact)
+    if artifact.kind not in PLACES:
+        return classifiers()[artifact.kind].of_artifact(artifact)
+    module, name = PLACES[artifact.kind].rsplit(".", 1)
+    found: type[IncrementalClassifier] = getattr(import_module(module), name)
+    return found.of_artifact(artifact)
 
 
 def classifiers() -> dict[str, type[IncrementalClassifier]]:
@@ -74,11 +78,3 @@ def classifiers() -> dict[str, type[IncrementalClassifier]]:
     found = {kind for name in names for kind in vars(import_module(name)).values() if isinstance(kind, type)}
     own = (kind for kind in found if issubclass(kind, IncrementalClassifier) and "_formats" in vars(kind))
     return {form.kind: kind for kind in own for form in kind._formats}
-
-
-def _classifier(kind: str) -> type[IncrementalClassifier]:
-    if kind not in PLACES:
-        return classifiers()[kind]
-    module, name = PLACES[kind].rsplit(".", 1)
-    found: type[IncrementalClassifier] = getattr(import_module(module), name)
-    return found

@@ -37,8 +37,11 @@ class EstimatorMethod(SessionMethod):
         outlier_score: OutlierScore | None = None,
         memory: Callable[[Any], Memory | None] = lambda estimator: None,  # of a fitted estimator
         takes_unseen: bool = False,  # whether its ``fit`` has an argument of this name
+        rows_per_class: int | None = None,  # of a session that it is shown, those that herding chooses; None: all
     ) -> None:
-        self.estimator, self._takes_unseen = estimator, takes_unseen
+        if rows_per_class is not None and rows_per_class < 1:
+            raise ValueError(f"rows_per_class must be at least 1, got {rows_per_class}")
+        self.estimator, self._takes_unseen, self._rows_per_class = estimator, takes_unseen, rows_per_class
         self._outlier_score, self._memory = outlier_score, memory
         self._fitted: Any = None
 
@@ -51,6 +54,7 @@ class EstimatorMethod(SessionMethod):
         """Teach a copy of the estimator."""
         told = {"unseen": unseen} if self._takes_unseen else {}
         estimator = clone(self.estimator)
+        X, y = self._shown(X, y)
         one_class = len(np.unique(np.asarray(y))) == 1  # which estimators take as the first of several calls
         self._fitted = estimator.partial_fit(X, y) if one_class else estimator.fit(X, y, **told)
         return self
@@ -59,7 +63,7 @@ class EstimatorMethod(SessionMethod):
         """Teach it more; whether a call that fails changes nothing is the estimator's promise."""
         if self._fitted is None:
             return self.fit(X, y)
-        self._fitted.partial_fit(X, y)
+        self._fitted.partial_fit(*self._shown(X, y))
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -75,6 +79,9 @@ class EstimatorMethod(SessionMethod):
         """What the estimator keeps, if it says."""
         return self._memory(self._known())
 
+    def _shown(self, X: Any, y: Any) -> tuple[Any, Any]:
+        return (X, y) if self._rows_per_class is None else _herded(X, y, self._rows_per_class)
+
     def _known(self) -> Any:
         if self._fitted is None:
             name = type(self.estimator).__name__
@@ -82,47 +89,13 @@ class EstimatorMethod(SessionMethod):
         return self._fitted
 
 
-class FewRows(SessionMethod):
-    """A method that is shown a few rows of each class of a session only, those that herding chooses."""
-
-    def __init__(self, method: SessionMethod, rows_per_class: int) -> None:
-        if rows_per_class < 1:
-            raise ValueError(f"rows_per_class must be at least 1, got {rows_per_class}")
-        self.method, self.rows_per_class = method, rows_per_class
-
-    @property
-    def classes_(self) -> np.ndarray:  # type: ignore[override]
-        """Labels of the columns."""
-        return self.method.classes_
-
-    def fit(self, X: Any, y: Any, unseen: Any = None) -> Self:
-        """Learn a few rows of the base session."""
-        self.method.fit(*self._few(X, y))
-        return self
-
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Learn a few rows of a later session."""
-        self.method.partial_fit(*self._few(X, y))
-        return self
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, C)."""
-        return self.method.predict_proba(X)
-
-    def outlier_score(self, X: Any) -> np.ndarray | None:
-        """Outlier scores (n,), if the method has any."""
-        return self.method.outlier_score(X)
-
-    def memory(self) -> Memory | None:
-        """What the method keeps."""
-        return self.method.memory()
-
-    def _few(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        rows, labels = np.asarray(X), np.asarray(y)
-        codes = np.unique(labels, return_inverse=True)[1]
-        room = torch.full((int(codes.max(initial=0)) + 1,), self.rows_per_class)
-        chosen = herded_rows(torch.from_numpy(rows.astype(np.float64)), torch.from_numpy(codes), room).numpy()
-        return rows[chosen], labels[chosen]
+def _herded(X: Any, y: Any, rows_per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many rows of each class, and their labels."""
+    rows, labels = np.asarray(X), np.asarray(y)
+    codes = np.unique(labels, return_inverse=True)[1]
+    room = torch.full((int(codes.max(initial=0)) + 1,), rows_per_class)
+    chosen = herded_rows(torch.from_numpy(rows.astype(np.float64)), torch.from_numpy(codes), room).numpy()
+    return rows[chosen], labels[chosen]
 
 
 def make_method(
@@ -161,8 +134,7 @@ def gp(
         raise ValueError("a precomputed kernel does not go with sessions, whose rows are features: name another kernel")
     # What goes together whatever the number of classes; which likelihoods are for two classes only, data decide.
     check_objective(objective, models_for(likelihood, inference, n_classes=2)[0].inference)
-    method = EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers)
-    return method if rows_per_class is None else FewRows(method, rows_per_class)
+    return EstimatorMethod(estimator, GPClassifier.outlier_score, model_file_numbers, rows_per_class=rows_per_class)
 
 
 def tree(

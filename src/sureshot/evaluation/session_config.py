@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,3 @@ class SessionsConfig:
             tuple(section("methods", MethodConfig, one) for one in methods),
             section("run", RunConfig, tables.get("run", {})),
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)

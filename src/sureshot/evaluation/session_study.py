@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class SessionStudy:
         """A row for each method, seed and session."""
         return pd.DataFrame(
             [
-                {"method": method, "seed": seed, **one.as_dict()}
+                {"method": method, "seed": seed, **asdict(one)}
                 for method, by_seed in self.evaluations.items()
                 for seed, found in by_seed.items()
                 for one in found.sessions
@@ -186,7 +186,7 @@ def summarised(found: SessionsEvaluation) -> dict[str, float | None]:
         "performance_drop": found.performance_drop,
         "learn_seconds": float(sum(one.learn_seconds for one in found.sessions)),
     }
-    last = found.last.as_dict()
+    last = asdict(found.last)
     return {column: of_all.get(column, last.get(column)) for column in SUMMARY}
 
 

@@ -51,10 +51,6 @@ class SessionScores:
     learn_seconds: float  # of this session
     predict_seconds: float  # of all rows asked about
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, eq=False)
 class SessionsEvaluation:
@@ -88,7 +84,7 @@ class SessionsEvaluation:
         return {
             "average_accuracy": self.average_accuracy,
             "performance_drop": self.performance_drop,
-            "sessions": [one.as_dict() for one in self.sessions],
+            "sessions": [asdict(one) for one in self.sessions],
             "matrix": [[float(value) for value in row[: k + 1]] for k, row in enumerate(self.matrix)],
         }
 

@@ -9,7 +9,7 @@ class that the method does not know yet have no probability; they are left out o
 >>> y = (x[:, 0] > 0).astype(int)
 >>> model = KernelSearchClassifier(n_particles=4, n_rejuvenation=1, window=40)
 >>> found = evaluate_stream(model, ((x[i : i + 20], y[i : i + 20]) for i in (0, 20, 40)))
->>> [batch.accuracy is None for batch in found.batches], found.scores.rows, found.scores.accuracy > 0.8
+>>> [batch.accuracy is None for batch in found], pooled(found).rows, pooled(found).accuracy > 0.8
 ([True, False, False], 40, True)
 
 Reference: Gama, Sebastião & Rodrigues 2013.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,10 +60,6 @@ class BatchScores:
     predict_seconds: float
     learn_seconds: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class StreamScores:
@@ -75,22 +71,6 @@ class StreamScores:
     brier: float
     ece: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class StreamEvaluation:
-    """A method's way through a stream."""
-
-    batches: tuple[BatchScores, ...]
-
-    @property
-    def scores(self) -> StreamScores | None:
-        """Of all rows; None if none has scores."""
-        return pooled(self.batches)
-
 
 def evaluate_stream(
     method: StreamMethod,
@@ -98,14 +78,17 @@ def evaluate_stream(
     classes: ArrayLike | None = None,  # announced with the first batch, as scikit-learn's classifiers need it
     least_probability: float = 0.0,  # smaller ones count as this
     progress: Callable[[int, BatchScores], None] = lambda batch, scores: None,
-) -> StreamEvaluation:
-    """Ask about each batch, then teach it; the method has learnt all of them in the end."""
+) -> list[BatchScores]:
+    """Ask about each batch, then teach it; the method has learnt all of them in the end.
+
+    `pooled` makes scores of all rows together.
+    """
     found: list[BatchScores] = []
     for number, (x, y) in enumerate(batches):
         announced = {} if number or classes is None else {"classes": classes}
         found.append(evaluate_batch(method, x, y, number == 0, least_probability, **announced))
         progress(number, found[-1])
-    return StreamEvaluation(tuple(found))
+    return found
 
 
 def evaluate_batch(

@@ -137,7 +137,7 @@ def test_a_kernel_of_another_scale_has_these_roots(problem: tuple[Plan, Support,
     scaled = features.scaled(found.kernel, scale)
     expected = scaled.features(support.x)
     torch.testing.assert_close(phi * scale**0.5, expected, rtol=1e-10, atol=1e-10)
-    exact = features.with_kernel(found.kernel)
+    exact = replace(features, kernel=found.kernel)
     assert exact.kernel == scaled.kernel
     torch.testing.assert_close(*(part.roots.features @ part.roots.features.mT for part in (exact, scaled)))
     torch.testing.assert_close(phi @ phi.mT * scale, expected @ expected.mT)

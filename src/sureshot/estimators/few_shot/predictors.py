@@ -192,20 +192,15 @@ class ScorePredictor(ConditionedLearner):
         whole[:, self.present] = own
         return whole
 
-    def scores(self, query: Tensor) -> Tensor:
-        """The learner's own scores (Q, C); minus infinity for a class without rows."""
-        own = self.posterior.latents(query.unsqueeze(0)).mean.squeeze(0)
-        whole = own.new_full((len(query), self.n_classes), -torch.inf)
-        whole[:, self.present] = own
-        return whole
-
     def outlier_scores(self, query: Tensor) -> Tensor:
         """The learner's own."""
         return self.posterior.outlier_score(query.unsqueeze(0)).squeeze(0)
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """The variances are 0."""
-        scores = self.scores(query)
+        """The learner's own scores, minus infinity for a class without rows; the variances are 0."""
+        own = self.posterior.latents(query.unsqueeze(0)).mean.squeeze(0)
+        scores = own.new_full((len(query), self.n_classes), -torch.inf)
+        scores[:, self.present] = own
         return scores, torch.zeros_like(scores)
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

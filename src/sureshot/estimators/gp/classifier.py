@@ -7,9 +7,6 @@ All posteriors live in weight space over the kernel's features, exact or Nystrom
 Memory after fitting is ``O(N D + N R + C R)`` numbers for N distinct rows of D columns, R features (at most N) and
 C classes: the rows, their features and one weight vector for each class. No factor for each class is kept; variances
 recompute what they need. Mean field keeps its N C site precisions besides, Gibbs those of every chain.
-
-A fit goes one way: the base class checks, `fitting` has `plan` choose, makes features and conditions, and the base
-class takes the result over.
 """
 
 from __future__ import annotations
@@ -226,7 +223,7 @@ class GPClassifier(IncrementalClassifier):
         self.window = window
         self.verbose = verbose
 
-    kernel_ = FittedAttribute("kernel")
+    kernel_ = FittedAttribute("heaviest.kernel")
     members_ = FittedAttribute("summary")
     feature_relevance_ = FittedAttribute("relevance")
     likelihood_ = FittedAttribute("heaviest.plan.model.likelihood")

@@ -155,11 +155,6 @@ class GPFitted(ClassFitted):
         return not self.precomputed
 
     @property
-    def kernel(self) -> Expression:
-        """The heaviest member's kernel as a value, with the learned scales."""
-        return self.heaviest.kernel
-
-    @property
     def summary(self) -> tuple[EnsembleMember, ...]:
         """The members as a user is told of them."""
         return tuple(
