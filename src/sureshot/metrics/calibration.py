@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax
 
-from sureshot.metrics.validation import check_prediction, true_columns
+from sureshot.metrics.validation import check_prediction, real_matrix, true_columns
 
 logger = logging.getLogger(__name__)
 
@@ -176,12 +176,7 @@ def apply_temperature(
 
 def _shifted_logits(logits: ArrayLike) -> NDArray[np.float64]:
     """Logits less their row's maximum, with minus infinity replaced by something that can be scaled."""
-    values = np.asarray(logits)
-    if values.ndim != 2 or values.shape[0] == 0 or values.shape[1] == 0:
-        raise ValueError(f"logits: expected a non-empty matrix (n points, C classes), got shape {values.shape}.")
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"logits: expected real numbers, got an array of type {values.dtype}.")
-    values = values.astype(np.float64)
+    values = real_matrix("logits", logits)
     top = values.max(axis=1, keepdims=True)
     if not np.isfinite(top).all():
         row = int(np.flatnonzero(~np.isfinite(top))[0])

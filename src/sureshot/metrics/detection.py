@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-from sureshot.metrics.validation import check_prediction
+from sureshot.metrics.validation import check_prediction, real_numbers
 
 
 def auroc_unknown(
@@ -73,9 +73,7 @@ def _check_scores(name: str, scores: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(scores)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{name}: expected a non-empty list of numbers, got shape {values.shape}.")
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"{name}: expected real numbers, got an array of type {values.dtype}.")
-    values = values.astype(np.float64)
+    values = real_numbers(name, values)
     if np.isnan(values).any():
         raise ValueError(f"{name}: expected numbers, got {int(np.isnan(values).sum())} NaN.")
     return values

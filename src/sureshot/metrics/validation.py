@@ -2,8 +2,6 @@
 
 A metric takes the class probabilities of n points, (n, C), and what was true: either column numbers 0..C-1,
 or the labels themselves together with ``classes``, the label of each column (as in ``estimator.classes_``).
-Silent nonsense is the usual failure of a metric (scores instead of probabilities, labels of another
-encoding), so both are checked and the message says what came.
 """
 
 from __future__ import annotations
@@ -20,15 +18,9 @@ def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
 
     Refused is what is not a non-empty matrix of finite numbers in [0, 1] whose rows sum to one.
     """
-    values = np.asarray(probabilities)
-    if values.ndim != 2 or values.shape[0] == 0 or values.shape[1] == 0:
-        raise ValueError(
-            f"probabilities: expected a non-empty matrix (n points, C classes), got shape {values.shape}. "
-            "For two classes pass both columns: np.column_stack([1 - p, p])."
-        )
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"probabilities: expected real numbers, got an array of type {values.dtype}.")
-    values = values.astype(np.float64)
+    values = real_matrix(
+        "probabilities", probabilities, " For two classes pass both columns: np.column_stack([1 - p, p])."
+    )
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise ValueError(f"probabilities: expected finite numbers, row {row} holds NaN or infinity.")
@@ -43,6 +35,23 @@ def check_probabilities(probabilities: ArrayLike) -> NDArray[np.float64]:
     if abs(sums[worst] - 1.0) > SUM_TOLERANCE:
         raise ValueError(f"probabilities: expected rows that sum to 1, row {worst} sums to {sums[worst]:.6g}.")
     return values.clip(0.0, 1.0)
+
+
+def real_matrix(name: str, given: ArrayLike, advice: str = "") -> NDArray[np.float64]:
+    """A non-empty matrix (n, C) of real numbers."""
+    values = np.asarray(given)
+    if values.ndim != 2 or values.size == 0:
+        raise ValueError(
+            f"{name}: expected a non-empty matrix (n points, C classes), got shape {values.shape}.{advice}"
+        )
+    return real_numbers(name, values)
+
+
+def real_numbers(name: str, values: NDArray) -> NDArray[np.float64]:
+    """An array in double precision; refused is what holds no real numbers."""
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: expected real numbers, got an array of type {values.dtype}.")
+    return values.astype(np.float64)
 
 
 def true_columns(

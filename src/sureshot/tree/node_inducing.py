@@ -1,12 +1,9 @@
 """Every node of a tree by inducing points of its own: those of the classes below it.
 
-With M inducing points for each class, a node over n classes has M n of them. In a balanced tree the cost of all nodes
-is then a third more than that of the root, where inducing points shared by all nodes would cost C - 1 roots: what lets
-networks of a hundred classes be trained with forty points for each.
+With M inducing points for each class, a node over n classes has M n of them.
 
-As everywhere in this package nodes go in buckets of similar size. A batch of rows meets all nodes of a bucket at once;
-rows that are not below a node have weight zero there, and padded inducing points have features of zero, whose weights
-stay with their prior: neither changes anything, exactly.
+A batch of rows meets all nodes of a bucket at once; rows that are not below a node have weight zero there, and padded
+inducing points have features of zero: neither changes anything, exactly.
 
 The weights are whitened: a node's features are ``k(x, Z) L^-T`` with ``L L' = k(Z, Z)``, and its latents
 ``f = a + sqrt(s) phi' u`` plus what the features leave of the prior variance.
@@ -192,9 +189,6 @@ class NodeInducing(SharedKernel):
             return _whitened(_factor(self.gram, bucket), bucket, scale, own, variance[which].unsqueeze(1))
 
         return PairedQueries(variance, of)
-
-    def cut(self, queries: Queries, part: slice) -> Queries:
-        return Queries(queries.cross[:, part], queries.variance[part])
 
 
 def rows_below(tree: ClassTree, y: Tensor) -> Tensor:

@@ -64,9 +64,9 @@ class SharedKernel(ABC):
     def paired(self, x: Tensor) -> PairedQueries:
         """What `queries` and `bucket_queries` say, for pairs of nodes and queries only."""
 
-    @abstractmethod
     def cut(self, queries: Queries, part: slice) -> Queries:
-        """Some of the queries."""
+        """Some of the queries, each a column unless they are features."""
+        return Queries(queries.cross[:, part], queries.variance[part])
 
     def queries(self, x: Tensor) -> Queries:
         """Prior moments of query inputs; ValueError where they are not finite."""
@@ -120,9 +120,6 @@ class SharedGram(SharedKernel):
             return Queries(own.unsqueeze(1), factor * variance[which].unsqueeze(1))
 
         return PairedQueries(variance, of)
-
-    def cut(self, queries: Queries, part: slice) -> Queries:
-        return Queries(queries.cross[:, part], queries.variance[part])
 
 
 @dataclass(frozen=True)

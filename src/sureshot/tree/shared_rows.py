@@ -1,11 +1,9 @@
 """One kernel for all nodes of a large tree: exact where nodes are small, by inducing points above.
 
-The matrix of all pairs of N rows takes N^2 numbers, and the root N^3 operations. But most nodes are small: with R
-inducing points for the few that have more than R rows below them, and the kernel matrices of all others evaluated at
-their own rows, everything grows as N, times R^2 and the tree's depth. The upper nodes tell large groups of classes
-apart, for which the centres of k-means in every class, or in every branch where there are more classes than centres,
-say nearly all that the rows do. What they leave of the prior variance counts in training as in prediction (FITC), so
-that a node is not surer of what it knows less well.
+With R inducing points for the few nodes that have more than R rows below them, and the kernel matrices of all others
+evaluated at their own rows, everything grows as N, times R^2 and the tree's depth. Inducing points are the centres of
+k-means in every class, or in every branch where there are more classes than centres. What they leave of the prior
+variance counts in training as in prediction (FITC), so that a node is not surer of what it knows less well.
 
 References: Snelson & Ghahramani 2006 (FITC); Achituve et al. 2021 (centres of classes).
 """
@@ -90,9 +88,6 @@ class SharedRows(SharedKernel):
             return Queries(cross.unsqueeze(1), factor * above.variance[which].unsqueeze(1))
 
         return PairedQueries(above.variance, of)
-
-    def cut(self, queries: Queries, part: slice) -> Queries:
-        return Queries(queries.cross[:, part], queries.variance[part])
 
 
 def branch_centres(x: Tensor, y: Tensor, tree: ClassTree, n_centres: int) -> Tensor:
