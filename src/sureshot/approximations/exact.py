@@ -3,8 +3,7 @@
 What tells a kernel matrix from rounding, here and in `inducing`, is one variance: 256 units in the last place of the
 trace (6e-14 of it in float64). If no entry is wrong by more than a share c of ``sqrt(k_ii k_jj)``, no eigenvalue is by
 more than c times the trace. Entries are wrong by some units; a Cholesky factor of M inputs adds ``M + 1`` if all its
-roundings add up (Higham 2002, theorem 10.3), about the root of that as they do. One unit was enough for usual kernels
-of up to a thousand inputs, and 8 for near copies fifty length-scales from the mean.
+roundings add up (Higham 2002, theorem 10.3), about the root of that as they do.
 
 Directions below are dropped where eigenvalues are at hand. In batches, and where gradients flow, every input gets as
 much variance of its own. A single matrix without such directions is used as it is.

@@ -41,8 +41,8 @@ OFF = 1e12  # times the noise of a neighbour that says nothing
 class NearestRows:
     """Rows in units of length-scales, and which of them are nearest to queries.
 
-    Many rows may be equally far from a query, where columns have few values. Which are taken must not hang on the
-    queries beside it, by a matrix product that rounds differently: each row has a small distance more, all its own.
+    Many rows may be equally far from a query. Which are taken must not hang on the queries beside it: each row has a
+    small distance more, all its own.
     """
 
     keys: Tensor  # (N, D + 1) float32, the small distance last

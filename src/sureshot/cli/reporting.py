@@ -58,10 +58,8 @@ def cross_validated_report(
 ) -> tuple[Path, dict[str, Any]]:
     """Report of a fit, on rows predicted by classifiers that were fitted without them, and its scores if there are any.
 
-    Scores on a classifier's own rows are too good. So the rows are dealt into five folds, class by class, and each
-    fold is predicted by a classifier fitted on the others (beyond 5000 rows only the first fold is
-    predicted). The only row of a class always stays with the fitted ones, since without it the class would
-    be unknown.
+    The rows are dealt into five folds, class by class, and each fold is predicted by a classifier fitted on the others
+    (beyond 5000 rows only the first fold is predicted). The only row of a class always stays with the fitted ones.
     """
     assert table.y is not None
     folds = stratified_folds(table.y, N_FOLDS, np.random.default_rng(0))

@@ -19,8 +19,7 @@ SMALL_SUPPORT = 2000  # distinct rows up to which one core was measured to be as
 def one_thread() -> Iterator[None]:
     """Run linear algebra on one core, torch's in this thread and that of numpy and scipy, then restore all settings.
 
-    Matrices of a few hundred rows gain nothing from more cores, and on a busy machine threads that wait for each other
-    at every operation cost ten times the work itself. Never raises the number of threads.
+    Matrices of a few hundred rows gain nothing from more cores. Never raises the number of threads.
     """
     before = torch.get_num_threads()
     _libraries.limit()

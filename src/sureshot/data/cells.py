@@ -1,10 +1,8 @@
 """Cells of a DataFrame's column as numbers, as days or as text, and which of these they are.
 
-People write numbers as ``1,234.50``, ``$12``, ``12 %`` or ``€ 1.234,50``, dates in a dozen ways, and gaps as nothing or
-as ``NA``. A column is taken for numbers or dates if all its cells are, gaps aside; the decimal sign and the format of
-dates are then the column's, and hold for later cells. A column that is almost all numbers or dates is neither taken for
-text without a word, nor are its odd cells taken for gaps: they are an error that names them. Whole numbers of which
-some begin with 0, as 007, are codes.
+A column is taken for numbers or dates if all its cells are, gaps aside; the decimal sign and the format of dates are
+then the column's, and hold for later cells. Odd cells of a column that is almost all numbers or dates are an error that
+names them. Whole numbers of which some begin with 0, as 007, are codes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Digits, lower-case and upper-case letters, 40 to 76 drawings each, read from ``choice62.npz`` at 28 x 28 with bright
 ink. It has the classes of EMNIST and stands in for it as the target of transfer from Omniglot, with the same rule:
-classes of even number are for validation, those of odd number for testing. Its letters are harder and case pairs such
-as c and C nearly alike, so its numbers cannot be compared with EMNIST's.
+classes of even number are for validation, those of odd number for testing.
 
 28 drawings are stored both as ``o`` and as ``O``, pixel for pixel. These 56 images are dropped. That leaves 13 and 15
 of the two classes, too few for the usual 15 queries after 5 shots, so validation omits both and has 29 classes.

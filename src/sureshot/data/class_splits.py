@@ -1,7 +1,6 @@
 """Which classes are for training, validation and testing: by lists of names or by chance.
 
-Few-shot learning holds out whole classes. A set that comes without such a split gets one here: the classes that are
-named go where they are named for, all others are shuffled by a seed and shared out by fractions.
+The classes that are named go where they are named for, all others are shuffled by a seed and shared out by fractions.
 """
 
 from __future__ import annotations

@@ -8,10 +8,8 @@ corruptions of Hendrycks & Dietterich (2019), with their constants, on images in
   probability .03 .06 .09 .17 .27;
 - ``defocus_blur``: a disk of radius 3 4 6 8 10 pixels, its rim smoothed by a Gaussian of .1 .5 .5 .5 .5 pixels.
 
-The radii were made for photographs of about 224 pixels. Published few-shot results apply them as they are at 84, and so
-do we from 84 pixels up. At 28 or 32 pixels a disk of radius 10 would leave nothing to be seen, so below 84 pixels the
-radius is multiplied by side / 84: the blur then covers the same part of the image as it does at 84 (radius 3.3 of 28 at
-severity 5). The rim's smoothing is about pixels, and stays.
+Below 84 pixels, where published few-shot results apply them, the radius is multiplied by side / 84: the blur then
+covers the same part of the image. The rim's smoothing is about pixels, and stays.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def read_images(
 
     Images of another size are resized (LANCZOS) without keeping their proportions, as is usual for these benchmarks;
     those of this size are taken as they are. With a margin they are resized to ``int(side * margin)`` and the middle is
-    kept: 1.15 is the usual test-time preparation of large photographs, whose subject is in the middle.
+    kept: 1.15 is usual for large photographs.
     """
     if side < 1 or margin < 1:
         raise DataError(f"side={side} and margin={margin}: expected at least 1 pixel and a margin of at least 1")

@@ -1,9 +1,5 @@
 """Images in memory, as bytes, all of one size: labelled sets of them, and their turns.
 
-Few-shot benchmarks are small enough to be held whole: mini-ImageNet at 84 x 84 is 1.3 GB of bytes, Omniglot at
-28 x 28 is 25 MB. Reading once and slicing afterwards is far faster than opening files in every episode, and it finds
-a corrupt file before training begins, not in its third hour.
-
 Ink is high: handwriting has dark background and bright strokes, whatever the files have, so that sets of
 different origin can be combined.
 """

@@ -1,8 +1,7 @@
 """Labelled sets of inputs, and the three with disjoint classes that few-shot learning needs.
 
-Episodes draw classes, then rows of each class, so all they ask of data is a tensor of inputs and a class number for
-each. A `LabelledSet` is that, whatever the inputs are: images stay bytes (a quarter of the memory; the sampler
-turns a drawn batch into floats), embeddings and sequences are floats.
+A `LabelledSet` is a tensor of inputs and a class number for each: images stay bytes (the sampler turns a drawn batch
+into floats), embeddings and sequences are floats.
 
 A few-shot learner is trained on some classes, its settings are chosen on others, and it is tested on classes that
 neither has seen. `FewShotData` holds the three sets. Each numbers its own classes from 0.

@@ -1,9 +1,7 @@
 """Where real data lives: one folder, named by an option or by the environment.
 
-Data is never part of the package. Experiments read it from a *data root*, a folder that the user names
-either with an option (``--data``, or an argument) or with the environment variable ``SURESHOT_DATA``; the
-option wins. A missing folder or file is an ordinary mistake, so it gives one line that says what was looked
-for and what to set.
+Data is never part of the package. It is read from a *data root*, a folder that the user names either with an option
+(``--data``, or an argument) or with the environment variable ``SURESHOT_DATA``; the option wins.
 """
 
 from __future__ import annotations

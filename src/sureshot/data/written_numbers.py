@@ -1,9 +1,8 @@
 """Numbers as text: which text is one, what separates what in it, and which text a number would not give back.
 
-Whoever reads cells asks here, of a cell, of a column or of a whole file. ``1.250`` is a thousand and more in Berlin and
-one and a quarter in Boston. Cells that can be read in one way only say which it is; where all can be read in both, what
-is known of the column decides. ``007`` and ``7`` are two codes and one number, so are the versions ``3.1`` and
-``3.10``.
+``1.250`` may be a thousand and more, or one and a quarter: cells that can be read in one way only say which it is;
+where all can be read in both, what is known of the column decides. ``007`` and ``7`` are two codes and one number, so
+are the versions ``3.1`` and ``3.10``.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ A `DeepClassifier` is a backbone and what makes probabilities of its embeddings:
 (`RobustMaxNetwork`, "GPDNN") and Gaussian processes of single features on a grid (`GridNetwork`, "SV-DKL").
 `ClassifierTraining` makes a trainee of any, for the loop of `sureshot.networks`.
 
-Three take further classes later (`GrowingClassifier`), which is what methods for classes in sessions train: softmax,
-several cosine proxies for each class (`ProxyNetwork`, of PODNet) and class means of an embedding that triplets have
-trained (`TripletNetwork`, of SDC).
+Three take further classes later (`GrowingClassifier`): softmax, several cosine proxies for each class (`ProxyNetwork`,
+of PODNet) and class means of an embedding that triplets have trained (`TripletNetwork`, of SDC).
 
 Reference: Achituve, Navon, Yemini, Chechik & Fetaya 2021, "GP-Tree: A Gaussian process classifier for few-shot
 incremental learning", section 5.2 and appendix C.2.

@@ -8,8 +8,6 @@ classes below it. A step of training takes a batch of rows:
 2. the loss is minus their evidence bounds, each divided by how many rows are below the node, summed over the nodes:
    along its gradient move the network, the kernel and, if they are learnt, the inducing points.
 
-(Eq. 17 of the paper halves N / |B|, which is not the natural gradient of its bound; here it is N / |B|.)
-
 The Gaussians are buffers: checkpoints hold them, and no gradient reaches them.
 """
 

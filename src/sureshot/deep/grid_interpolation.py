@@ -6,9 +6,8 @@ softmax, which makes the logits additive over features. The processes are GPyTor
 (`GridInterpolationVariationalStrategy`); the expectation of the log softmax is an average over draws, from the
 generator of the step.
 
-A grid needs bounds, and features none that are known. Here they are the embedding at unit length, times the square root
-of its width (so that features are about one in size), pressed smoothly into the bounds by a hyperbolic tangent: unlike
-a scaling by the batch's extremes, that of a row depends on this row alone.
+A grid needs bounds: features are the embedding at unit length, times the square root of its width, pressed smoothly
+into the bounds by a hyperbolic tangent, so that those of a row depend on this row alone.
 """
 
 from __future__ import annotations

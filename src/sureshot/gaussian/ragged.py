@@ -1,9 +1,8 @@
 """Many problems of different sizes at once: the nodes of a tree, binary classifiers over subsets of the same rows.
 
-A batch needs one size. Padding every problem to the largest wastes most of the work (nodes of 10 to 10,000 rows:
-fifteenfold and more); one problem at a time wastes the batch. So problems are sorted by size and cut into *buckets*, in
-each of which padding costs a stated factor at most and the matrices fit a stated number of entries. Within a bucket
-padded rows have sites of precision zero, which say nothing, exactly; so every prior and all above it serve.
+Problems are sorted by size and cut into *buckets*, in each of which padding costs a stated factor at most and the
+matrices fit a stated number of entries. Within a bucket padded rows have sites of precision zero, which say nothing,
+exactly; so every prior and all above it serve.
 
 A problem of n rows takes ``n^2`` entries by its kernel matrix and ``n R`` by R features: problems of thousands of rows
 go by features, since the largest one is held whole.

@@ -3,9 +3,8 @@
 With features ``Phi`` (N, R) and diagonal sites of precision ``W_c`` the posterior of class c's weights is Gaussian
 with precision ``A_c = I + Phi' W_c Phi``. Keeping one R x R factor for each class costs ``C R^2`` numbers, far more
 than the data; so these posteriors keep features and mean weights, and factorise a class only when its variance is
-asked for. Classes are visited in a Python loop on purpose: on a CPU one Cholesky of a large block is faster than a
-batched one, and memory stays at one block. Under a softmax most rows carry next to nothing about most classes
-(probability near 0 or 1); those that together carry less than a stated amount are left out of a class's block.
+asked for: in a Python loop, as on a CPU one Cholesky of a large block is faster than a batched one. Under a softmax
+rows that together carry less than a stated amount about a class are left out of its block.
 
 ==========================  ==================================================================
 `SiteWeightPosterior`       site precisions are stored (mean field, Gibbs, least squares)

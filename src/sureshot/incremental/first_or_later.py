@@ -27,9 +27,7 @@ LATER_LOG_ODDS = 0.3
 """Added to those of a later class.
 
 Left-out rows say what makes the whole probability likeliest, and there it is flat, while the most probable class is too
-often one of the first session's. On features of a network of 40 classes for which 20 others arrived, in four sessions,
-.3 more costs .006 nats and takes accuracy from .328 to .330, harmonic mean from .161 to .200 and expected calibration
-error from .042 to .032.
+often one of the first session's.
 """
 
 LEAST_SLOPE = 0.05

@@ -6,10 +6,9 @@ that it has not seen. What is learnt (coordinates, both variances, temperature) 
 for classes that are still to come. Classes and rows kept aside say when to stop, and how sure to be of classes that
 took no part in the learning: no row of a class that is really new is needed.
 
-Rows may be features of a network that was trained on most of them (`learn_with_unseen`). Those it has learnt lie nearer
-to the means of their classes than any new row will, so they make classes look narrow and their means well known. Then
-rows it has *not* learnt are what is asked for, and what pretended new classes arrive with; and they say what a class's
-learnt rows are worth together, however many there are.
+Rows may be features of a network that was trained on most of them (`learn_with_unseen`), which lie nearer to the means
+of their classes than any new row will. Then rows it has *not* learnt are what is asked for, and what pretended new
+classes arrive with; and they say what a class's learnt rows are worth together, however many there are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Anderson mixing: the fixed point of a slow map in a fraction of its steps.
 
-Coordinate ascent comes nearer to its fixed point by about the same factor in every step, which for logistic labels at
-large output scales is nearly one. From the last few points and their images under the map one sees how residuals change
-with points, and the next point is the one whose residual would vanish were the map linear. Nothing but points is
-asked for: no gradient, no line search. A point that turns out worse than its predecessor is forgotten with its history,
-by whoever knows what worse is, and the map's own step is taken (`Mixing.moved`).
+From the last few points and their images under the map one sees how residuals change with points, and the next point
+is the one whose residual would vanish were the map linear. A point that turns out worse than its predecessor is
+forgotten with its history, by whoever knows what worse is, and the map's own step is taken (`Mixing.moved`).
 
 References: Anderson 1965; Walker & Ni 2011.
 """

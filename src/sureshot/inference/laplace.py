@@ -4,10 +4,8 @@ Two entry points:
 
 * `fit_logistic_laplace`: two classes, one latent, Newton's method in weight space; the exact Laplace posterior.
 * `fit_softmax_laplace`: many classes in weight space. The mode is exact (L-BFGS on the concave log joint, and where
-  asked for `softmax_newton` behind it, or from weights that are near it); the
-  curvature keeps its diagonal over classes, ``p_c (1 - p_c)``, dropping ``- p_c p_d``: one R x R block for each class
-  instead of one ``C R x C R`` matrix. This is what `GPClassifier` uses by default; its leave-one-out
-  probabilities choose kernel parameters and temperature (checked on real data in ``docs/results``).
+  asked for `softmax_newton` behind it, or from weights that are near it); the curvature keeps its diagonal over
+  classes, ``p_c (1 - p_c)``, dropping ``- p_c p_d``: one R x R block for each class.
 
 A mode that is sought from a start, as along a lattice of kernels, is found by L-BFGS in coordinates scaled by the
 curvature there: see `_whitening`.

@@ -1,12 +1,10 @@
 """The evidence bound of mean field, and what not to learn from it.
 
-**The output-scale trap.** Mean field treats latents and Polya-Gamma variables as independent, and the price
-of that grows with the output scale of the kernel: at moderate scales the gradient of the bound points to
-*smaller* scales where the evidence grows with the scale. One Gibbs step from a *prior* draw (the published
-default of one-vs-each training) is biased in the same way. On one binary problem of this library's tests the
-log evidence is -5.31, -3.84, -3.32 at scales 1, 16, 256 and the bound -5.40, -4.67, -5.22. So use the bound
-to predict and to compare lengthscales at a fixed scale; learn the scale by Fisher's identity (20 or so
-sweeps from a posterior start), by Laplace, or by leave-one-out.
+**The output-scale trap.** Mean field treats latents and Polya-Gamma variables as independent, and the price of that
+grows with the output scale of the kernel: the gradient of the bound points to *smaller* scales where the evidence grows
+with the scale. One Gibbs step from a *prior* draw is biased in the same way. Use the bound to predict and to compare
+lengthscales at a fixed scale; learn the scale by Fisher's identity (20 or so sweeps from a posterior start), by
+Laplace, or by leave-one-out.
 
 Reference: Snell & Zemel 2021 (one-vs-each by Polya-Gamma).
 """

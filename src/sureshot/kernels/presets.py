@@ -18,9 +18,8 @@ interactions_matern32              a product over columns of kernels of one; sta
 unit_rbf, unit_matern32            stationary on unit-length rows; length-scale starts at 1      embeddings
 =================================  ==========================================================  ============
 
-Why sqrt(D): two standardised rows are ``sqrt(2 D)`` apart on average, so at a length-scale of sqrt(D) the
-kernel of a typical pair is the same for any D (exp(-1) for the RBF) instead of vanishing as D grows. The sum of their
-absolute differences, for the Laplacian kernel, is ``2 D / sqrt(pi)`` on average.
+Two standardised rows are ``sqrt(2 D)`` apart on average, so at a length-scale of sqrt(D) the kernel of a typical pair
+is the same for any D; the sum of their absolute differences is ``2 D / sqrt(pi)``.
 
 To add a preset, add it to `PRESETS`, with a leaf of `sureshot.kernels.leaves`.
 """

@@ -1,11 +1,9 @@
 """Integrals over Gaussian latents: quadrature in one dimension, fixed points in many.
 
-*One latent.* ``E[sigma(f)]`` and ``E[log sigma(f)]`` for ``f ~ N(m, v)``. Twenty Gauss-Hermite points are
-exact to 1e-7 below a variance of two and useless above ten (off by 1.7e-2 at v = 64), because the integrand
-becomes a step on the scale of the points. From v = 2 on the roles are exchanged: ``sigma`` is the
-distribution function of a logistic variable, which a mixture of point masses at the integers with weights
-proportional to ``sigma(e) sigma(-e)`` replaces almost exactly (the trapezoid rule for an analytic density),
-and the Gaussian integral of a step is a normal distribution function. Errors are at most 6e-7 for
+*One latent.* ``E[sigma(f)]`` and ``E[log sigma(f)]`` for ``f ~ N(m, v)``. Twenty Gauss-Hermite points are exact to 1e-7
+below a variance of two and useless above ten. From v = 2 on the roles are exchanged: ``sigma`` is the distribution
+function of a logistic variable, which point masses at the integers in proportion to ``sigma(e) sigma(-e)`` replace
+almost exactly, and the Gaussian integral of a step is a normal distribution function. Errors are at most 6e-7 for
 variances up to 1024.
 
 *Many latents.* `gaussian_expectation` and its logarithm average over a scrambled Sobol point set with a fixed seed.

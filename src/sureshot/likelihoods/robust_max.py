@@ -5,9 +5,8 @@ that is asked of it follows from the probability that one latent is the largest,
 
     P_y = E[ prod over c != y of Phi((f_y - m_c) / s_c) ],    f_y ~ N(m_y, s_y^2),
 
-by twenty Gauss-Hermite nodes, as its users have it: that is exact to 1e-3 where deviations are alike, and to .04 where
-one is eight times another, whose step falls between two nodes. It has no Gaussian sites and no usable density to climb
-(its gradient in f is zero almost everywhere), so it is no `sureshot.likelihoods.Likelihood`: it is for variational
+by twenty Gauss-Hermite nodes, as its users have it: exact to 1e-3 where deviations are alike, and to .04 where one is
+eight times another. It has no Gaussian sites, so it is no `sureshot.likelihoods.Likelihood`: it is for variational
 inference by gradients.
 
 Reference: Hensman, Matthews, Filippone & Ghahramani 2015, "MCMC for variationally sparse Gaussian processes".

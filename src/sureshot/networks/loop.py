@@ -11,9 +11,8 @@ A folder holds a run::
     best.safetensors     the module with the best validation score, for use
     metrics.jsonl        the log
 
-Trouble is reported, not hidden: gradients are never clipped, unusually large ones are counted in the log, and a loss
-beyond any use and numbers that are not finite, wherever they come up, end the run with an error that says where. Such
-numbers are never saved.
+Gradients are never clipped, unusually large ones are counted in the log, and a loss beyond any use and numbers that are
+not finite end the run with an error that says where. Such numbers are never saved.
 """
 
 from __future__ import annotations

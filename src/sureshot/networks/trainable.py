@@ -1,9 +1,7 @@
 """What the loop asks of anything that it trains.
 
-A *trainee* is a module together with its data and its loss: a few-shot learner on episodes, a softmax network on a
-labelled set, one session of a learner whose classes arrive over time. The loop (`sureshot.networks.loop`) knows
-nothing else about it: it asks for the losses of a step, follows their gradient, and keeps the module whose scores are
-best.
+A *trainee* is a module together with its data and its loss. The loop (`sureshot.networks.loop`) asks for the losses of
+a step, follows their gradient, and keeps the module whose scores are best.
 
 A run is counted in *units*, such as episodes or rows. A step consumes `units_per_step` of them; several processes
 share these, so there must be one for each process. All that is random is drawn from generators that belong to a

@@ -45,10 +45,9 @@ def _even(names: tuple[str, ...]) -> dict[str, float]:
 class Grammar:
     """Probabilities of structures and priors of parameters; ValueError for values of another type or out of range.
 
-    Probabilities are those of the released code of AutoGP, whose method the paper takes over: operators have
-    probability 5/28 each, and what is left is shared by the leaves. Latents are logits: where the columns decide the
-    label they are far from zero, so the mean is wider than there and kernels are larger; by one factor, so that it does
-    not depend on how many are multiplied.
+    Probabilities are those of the released code of AutoGP: operators have probability 5/28 each, and what is left is
+    shared by the leaves. Latents are logits, so the mean is wider than there and kernels are larger; by one factor, so
+    that it does not depend on how many are multiplied.
     """
 
     leaves: Mapping[str, float] = field(default_factory=lambda: _even(_ALL))  # weights by name

@@ -9,8 +9,7 @@ probability ``min(1, L' / L exp(log_ratio))``, L the likelihood and `Proposal.lo
 with choices on the way (a node, a path) as auxiliary variables that the way back has, too. Proposals that the grammar
 cannot make have a ratio of zero; none is drawn anew.
 
-References: Saad et al. 2023 (AutoGP), for subtree-replace and detach-attach; their ratios are derived again, the
-enumerations in the tests hold to rounding.
+Reference: Saad et al. 2023 (AutoGP), for subtree-replace and detach-attach; their ratios are derived again.
 """
 
 from __future__ import annotations

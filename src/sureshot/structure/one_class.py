@@ -6,8 +6,7 @@ all n are of one class is what sorted rows do, and others rarely.
 
 Which rows are theirs: those unlike the rows seen. The p-value u of a query, the share of rows that are as far from all
 others as it is, is uniform for the class that was seen. For another class small ones are likelier; its density is taken
-to be ``1 / (2 sqrt(u))``, of Beta(1/2, 1). Queries among the rows then are rather of their class, and those farther
-off than three quarters of them rather of another; a row can be told to be new, but never surely.
+to be ``1 / (2 sqrt(u))``, of Beta(1/2, 1): queries farther off than three quarters of the rows are rather of another.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ least p / n, and whatever is less probable than the k-th largest of these is lef
 probable are followed, all if there is no beam, and then the k classes are exact. A query costs a few nodes for each
 level of the tree, each of which meets its own queries only.
 
-Temperature divides log probabilities before they are normalised over all classes; of the classes that were not reached
-it is known how probable their branches are, and they count as if they shared that equally. So at temperature one
-probabilities are exact, and close to it where the branches that were left are improbable.
+Temperature divides log probabilities before they are normalised over all classes; those that were not reached count as
+if they shared the probability of their branch equally. So at temperature one probabilities are exact.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 A tree is good when its upper nodes ask easy questions: similar classes should stay together until far down. So
 `build_tree` splits the classes' prototypes, mean embeddings scaled to unit length, into two clusters (`two_means`), and
-each side again, until one class is left (Achituve et al. 2021, section 3.1). What it is compared with:
-`balanced_random_tree` has the least depth and no idea of similarity, `label_order_tree` asks "class 0 or a later one?",
-then "class 1 or a later one?", and so on: the stick-breaking construction of Linderman, Johnson & Adams 2015.
+each side again, until one class is left (Achituve et al. 2021, section 3.1). `balanced_random_tree` has the least
+depth, `label_order_tree` is the stick-breaking construction of Linderman, Johnson & Adams 2015.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ moves the nodes that have some of them below them, each by `sureshot.inference.n
 N / |B|: how many rows are below it in all, over how many of them are in the batch. All other nodes stay as they are. A
 batch of all rows and a step of one is mean field.
 
-Reference: Achituve et al. 2021, appendix A.2. Eq. 17 there has N / (2 |B|) in the place of N / |B|, which is not the
-natural gradient of its bound.
+Reference: Achituve et al. 2021, appendix A.2, whose eq. 17 has N / (2 |B|) in the place of N / |B|.
 """
 
 from __future__ import annotations

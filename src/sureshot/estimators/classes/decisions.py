@@ -5,12 +5,10 @@ question, itself among them. If rows to come and labelled rows are of one kind, 
 of a or less; so much is rejected in error.
 
 For a set each class is asked: among left-out rows, how often is the probability of a row's class as small as this one?
-Classes whose p-value is above 1 - coverage are in. (Of the usual scores the class's own probability makes the smallest
-sets, docs/results/decisions.md.)
+Classes whose p-value is above 1 - coverage are in.
 
-What is compared is a row that all labelled rows predict with rows that all others predict (the jackknife). That is
-exact in the limit only: a left-out row has one neighbour fewer, so that with few rows a class less is rejected than was
-asked for.
+A left-out row has one neighbour fewer than a row to come (the jackknife), so that with few rows a class less is
+rejected than was asked for.
 
 References: Vovk, Gammerman & Shafer 2005; Sadinle, Lei & Wasserman 2019, for sets; Bates et al. 2023, for outliers.
 """

@@ -4,12 +4,10 @@ A row that comes is one more of the kind that was learnt; so where it stands amo
 how unusual it is: its conformal p-value. Settings and the units of outlier scores are kept as all rows have them; what
 is left out is the row's label and place, in closed form where that is honest, else by folds.
 
-A row of weight w stands for w equal rows. They are left out together, and count once: most often they are one row that
-was weighted, drawn or sent again, of which no row to come will be another copy. Where equal rows have different labels,
-as in a table of few values, one of them is left out, and each counts. A row alone in its class leaves nothing of
-it: it is then predicted as one of a class that is not known, and it does not count. Where every class has one row
-only, all of them count: outlier scores are too large and the probabilities of labels too small, so that too little is
-rejected and sets are too large, never the other way.
+A row of weight w stands for w equal rows. They are left out together, and count once. Where equal rows have different
+labels, as in a table of few values, one of them is left out, and each counts. A row alone in its class does not count.
+Where every class has one row only, all of them count: too little is rejected and sets are too large, never the other
+way.
 
 References: Vovk, Gammerman & Shafer 2005; Barber, Candes, Ramdas & Tibshirani 2021, on the jackknife.
 """

@@ -39,10 +39,8 @@ class CalibrationScores:
     def p_values(self, scores: np.ndarray) -> np.ndarray:
         """The share of rows with scores as large, the row that is asked about among them; in the shape of the scores.
 
-        For scores that depend on no other row, and rows to come that are exchangeable with the labelled ones, a share
-        of at most a has a p-value of a or less. Scores of a fitted model do depend on the other rows, and a labelled
-        row is scored by one row fewer than a row to come: the share is then at most a in the limit of many rows, under
-        a fit that is stable (leaving a row out changes it by less and less), and near it for few (Barber et al. 2021).
+        Of rows to come that are exchangeable with the labelled ones a share of at most a has a p-value of a or less: in
+        the limit of many rows, as a labelled row is scored by one row fewer than a row to come (Barber et al. 2021).
         """
         tail = np.append(np.cumsum(self.weight[::-1])[::-1], 0.0)  # weight from each place on
         lowest = np.where(np.isinf(scores), scores, scores - ROUNDING * (1 + np.abs(np.nan_to_num(scores))))

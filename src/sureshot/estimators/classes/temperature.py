@@ -3,9 +3,8 @@
 The averaging rules account for the uncertainty of the latents and keep temperature 1; the plug-in rule gets the
 temperature that maximises the leave-one-out log probability under a log-normal prior.
 
-An average gets the share of labels that are drawn at random as well (`fit_average`). Where labels are wrong here and
-there, no temperature suits: rows are sure of their class up to that share, and one temperature for all makes every row
-doubt instead.
+An average gets the share of labels that are drawn at random as well (`fit_average`): where labels are wrong here and
+there, one temperature for all makes every row doubt instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The noise of least squares where features are fewer than rows, or rows more than it was chosen by.
 
-A setting's noise is chosen where every row has features of its own: rows that are easily separated want next to none.
-By fewer features many rows look alike, and what separates them is noise, too. Worst are as many rows as features, which
-can be fitted exactly, but by large weights only.
+A setting's noise is chosen where every row has features of its own. By fewer features many rows look alike, and what
+separates them is noise, too.
 
 Where rows have as many features as there are rows levels are tried upwards, each by a factor of its own, until one
 tells them no better.

@@ -4,9 +4,8 @@ Kernels of inner products (linear, cosine) see of a row x only what it has in co
 length. So with ``X = U S V'`` of the labelled rows, ``V' x`` and the length ``|x - V V' x|`` of what it leaves out are
 all there is to know: columns that no labelled row has count for the length alone. Up to `MOST_EXACT` rows, or fewer of
 very many columns, that is what is kept, and nothing is lost. Of more rows only the `COMPONENTS` largest directions are
-(latent semantic analysis, Deerwester et al. 1990), and rows of unit length are brought to unit length again. What is
-left out then says nothing: the directions were chosen by the labelled rows, of which they leave out less than of
-others. So fewer rows than stated are rejected as unknown, not more.
+(latent semantic analysis, Deerwester et al. 1990), and rows of unit length are brought to unit length again: fewer rows
+than stated are then rejected as unknown, not more.
 
 Rows that are learnt later are projected on what the first ones span.
 """

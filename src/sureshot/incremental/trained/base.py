@@ -6,9 +6,8 @@ choose the epoch of what is trained here, and to them a method fits the temperat
 If the checkpoint's training kept the same share aside with the same seed, they are the same rows.
 
 A later session trains a copy of the network, enlarged by the new classes, on what the session brings and what the
-method has kept, with a penalty for what it forgets. Its few rows say little about the statistics of batch
-normalisation, which stay those of the base session. The copy takes the network's place when everything else is done, so
-a call that fails changes nothing.
+method has kept, with a penalty for what it forgets. The statistics of batch normalisation stay those of the base
+session. The copy takes the network's place in the end, so a call that fails changes nothing.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """A new classification layer for each of many tasks, trained by stochastic gradient descent all at once.
 
-Published comparisons train the layer of a new task for 100 epochs in batches of four support rows, with momentum,
-dampening and weight decay, which is several hundred steps a task. Here all tasks take a step together, on tensors with
-a leading task dimension, and with the gradient in closed form.
+All tasks take a step together, with the gradient in closed form.
 
 The layer's rows never leave the span of their start and of the support features. When that has fewer dimensions
-than the embedding, the descent runs in coordinates of an orthonormal basis of it. Inner products, norms and weight
-decay are the same there, so the iterates are the same, and a step costs the same for 64-d as for 1600-d embeddings.
+than the embedding, the descent runs in coordinates of an orthonormal basis of it, where the iterates are the same.
 
 What a task gets does not depend on its neighbours in the batch or on padding: the random start and the shuffles are
 common to all tasks of a call, those of a task with fewer rows or classes being the first of them (on the CPU, where
-generators fill tensors in order), and a task with fewer rows pauses while others finish their epoch. Rows of the
-start are given to the classes in the order in which they appear in the support, so a renumbering of the classes
-renumbers the result; another order of the support rows gives other shuffles.
+generators fill tensors in order), and a task with fewer rows pauses while others finish their epoch. Rows of the start
+are given to the classes in the order in which they appear in the support: a renumbering of the classes renumbers the
+result; another order of the support rows gives other shuffles.
 """
 
 from __future__ import annotations

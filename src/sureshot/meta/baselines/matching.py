@@ -5,12 +5,10 @@ softmax over the support rows of the cosine similarity, negative ones cut to 0, 
 softmax could never be far from uniform.
 
 With ``full_context`` (the default, as in the published comparisons) two recurrent networks first embed the support and
-the queries in the context of the whole support set; see `full_context`. They read the support as a sequence, here
-sorted by class and in the given order inside a class, so a renumbering of the classes or another order of the rows
-changes the result a little. Without ``full_context`` neither does.
+the queries in the context of the whole support set (`full_context`), which they read sorted by class: another numbering
+of the classes or order of the rows changes the result a little.
 
-Probabilities are kept away from 0 by adding 1e-6 to each before renormalising; the loss is the mean cross-entropy of
-the queries under these probabilities (Chen et al. omit the renormalisation, which is a constant below 1e-5 at 5-way).
+Probabilities are kept away from 0 by adding 1e-6 to each before renormalising; the loss is their mean cross-entropy.
 
 References: Vinyals et al. (2016), Matching networks for one shot learning; details as in Chen et al. (2019), A closer
 look at few-shot classification, which the published tables of Gaussian-process learners compare with.

@@ -4,12 +4,8 @@ Meta-training sees no episodes. It is fed single images and trains the backbone 
 base classes (`base_classes`). Afterwards that layer is dropped, and `condition` trains a new one on the support
 embeddings.
 
-No gradient flows from a task's new layer to the backbone.
-
-The two learners differ in the kind of layer. Pretraining under a cosine layer makes the embeddings of a class point in
-one direction, which a few examples then find. The scale of the cosine is fixed, 2 for up to 200 classes and 10 beyond,
-as in the released code (a softmax over thousands of classes needs the larger one); each class also learns the norm of
-its weights.
+The two learners differ in the kind of layer: linear, or by cosines. The scale of the cosine is fixed, 2 for up to 200
+classes and 10 beyond, as in the released code; each class also learns the norm of its weights.
 
 Reference: Chen, Liu, Kira, Wang and Huang (2019), A closer look at few-shot classification, section 3.1 ("Baseline")
 and 3.2 ("Baseline++").

@@ -2,11 +2,8 @@
 
 ``none`` is what the learner says. ``temperature`` divides its log-probabilities by one number, found by the negative
 log-likelihood of tasks of *validation* classes: never of test classes, and never by minimising a calibration error,
-which can be made small by saying the same of everything. Published numbers mix these variants, and some used test
-classes; a comparison is fair only within one.
-
-``least_ece`` and ``least_mce`` are what some papers print, and only there to stand beside their numbers: two
-temperatures, of which the first has the lowest ECE on tasks of validation classes and the second the lowest MCE.
+which can be made small by saying the same of everything. ``least_ece`` and ``least_mce``, which some papers print, are
+the temperatures of the lowest ECE and MCE on tasks of validation classes.
 
 A calibration error of few queries is biased upward, and the largest gap of any bin is decided by the emptiest bin,
 so both come with a standard error from resampling tasks with replacement (a bootstrap of 200).

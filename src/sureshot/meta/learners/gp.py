@@ -5,8 +5,7 @@ It only assembles. Three objectives for meta-training:
 * ``"marginal"``: the (approximate) log evidence of all labelled rows of a task, support and query merged;
 * ``"predictive"``: condition on the support, score the queries; what is asked of the learner at test time;
 * ``"base_classes"``: no episodes; the backbone is trained to classify all base classes under a layer that is then
-  dropped, and the kernel stays as it is. A network trained from nothing has more to learn from a thousand classes at
-  once than from five at a time, which is soon too easy.
+  dropped, and the kernel stays as it is.
 
 Prior mean and temperature of the latents matter because the logistic-softmax is not invariant to a shift: far below
 zero it is a softmax. The papers train with one prior mean and predict with another, so there are two.

@@ -4,11 +4,9 @@ Every class is a Gaussian-process regression on targets +1 (its rows) and -1 (th
 Evidence and posterior are exact and in closed form: one Cholesky factor for a task whose classes share a kernel, one
 for each class otherwise.
 
-The model does not say what the probability of a class is. The code released with deep kernel transfer takes the
-class with the largest sigmoid of its latent mean; for calibration figures such scores have to be normalised, and the
-normalised sigmoids are the logistic-softmax at the latent means: ``LogisticSoftmax().plug_in``. The model's own
-answer is `GaussianLabels`: how probable the targets of each class are, against those of the others. With little
-noise it is far more confident, and unlike the sigmoids it can reach every probability.
+Probabilities are the normalised sigmoids of the latent means, as released (``LogisticSoftmax().plug_in``), or the
+model's own (`GaussianLabels`): how probable the targets of each class are, against those of the others. With little
+noise these are far more confident.
 
 References: Patacchiola et al. 2020; Rifkin & Klautau 2004; Snell & Zemel 2021, appendix H.
 """

@@ -4,9 +4,8 @@ All chains of all tasks are sampled at once, chains leading, without a gradient 
 constants, and everything is Gaussian given them:
 
 * *evidence*: the mean over chains of the log evidence of the sites. Its gradient in the kernel and the prior mean is,
-  by Fisher's identity, an estimate of the gradient of ``log p(y)``; its value is not one of ``log p(y)`` itself. The
-  estimate is as good as the draws: one sweep from the prior, the published setting of the sister likelihood
-  one-vs-each, is biased towards small output scales at moderate ones; about 20 sweeps from a mean-field start are not.
+  by Fisher's identity, an estimate of the gradient of ``log p(y)``; its value is not one of ``log p(y)`` itself. One
+  sweep from the prior is biased towards small output scales; about 20 sweeps from a mean-field start are not.
 * *posterior*: one Gaussian for each chain. Probabilities are averaged over chains, not the Gaussians.
 
 The likelihood is not invariant to a shift of all latents, so the paper learns a constant prior mean; its gradient

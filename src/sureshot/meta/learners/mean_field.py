@@ -10,9 +10,6 @@ meets class c). Two steps suffice only then: after two cold steps the gradient s
 is a `TaskState`; tasks whose classes have other numbers of rows than those before start at the prior. In use every task
 starts at the prior and takes more steps.
 
-The papers' Poisson-Gamma augmentation of the logistic-softmax carries the shape of its rate from step to step; the
-negative multinomial one, our default, has nothing to carry and a tighter bound.
-
 References: Ke et al. 2023 (CDKT), algorithm 1, eq. 4.4 and 12; section 5 on the coordination of the two loops.
 """
 
