@@ -24,7 +24,7 @@ from experiments.clinc150 import few_shot_split
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.uci import load
 from sureshot.data.clinc150 import Clinc150, load_clinc150
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.gp.classifier import GPClassifier
 
 Array = NDArray[Any]

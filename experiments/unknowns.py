@@ -27,7 +27,7 @@ from experiments.clinc150 import few_shot_split
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.uci import TABLES, load
 from sureshot.data.clinc150 import load_clinc150
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.tree.classifier import TreeGPClassifier
 from sureshot.metrics import auroc_unknown

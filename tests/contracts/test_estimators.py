@@ -31,7 +31,7 @@ from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.estimators import base, saved
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.gp.fitted import GPFitted
 from sureshot.likelihoods.base import Likelihood
 from sureshot.meta.learners import make_learner
@@ -214,7 +214,7 @@ def test_a_rows_answers_depend_on_that_row_alone(
     alone = [answers(model, row[None]) for row in together[some]]
     shuffled = np.random.default_rng(1).permutation(len(together))
     whole = answers(model, together)
-    monkeypatch.setattr("sureshot.estimators.classes.answers.LARGEST_BLOCK", 15)
+    monkeypatch.setattr("sureshot.estimators.base.LARGEST_BLOCK", 15)
     mixed = answers(model, together[shuffled])  # in two blocks
     for name, expected in whole.items():
         assert expected.dtype.kind not in "fc" or np.isfinite(expected).all(), name

@@ -26,7 +26,7 @@ import torch
 
 import sureshot
 from sureshot import GPClassifier
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from tests.contracts.test_estimators import CASES, QUERY, TRAIN, checkpoints, unfitted
 
 __all__ = ["checkpoints"]

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from sklearn.datasets import load_digits, load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.outliers import Distance, OutlierScore, Spread, scalings_for
 from sureshot.estimators.rows.preprocessing import Scaling
 

@@ -12,7 +12,7 @@ import numpy as np
 from sureshot.cli.reading import take
 
 if TYPE_CHECKING:
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
     from sureshot.estimators.classes.influence import NamedRows
     from sureshot.report import Table
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sureshot.data import DataTable
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 
 def evaluate(

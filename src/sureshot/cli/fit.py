@@ -14,7 +14,7 @@ from sureshot.data.file_kinds import check_source
 if TYPE_CHECKING:
     from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 
 _NAMES = {

@@ -11,7 +11,7 @@ from sureshot.data.file_kinds import check_source, table_suffix
 if TYPE_CHECKING:
     from sureshot.cli.options import Files
     from sureshot.cli.reading import Reading
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
     from sureshot.persistence import Artifact
 
 

@@ -14,7 +14,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     from sureshot.cli.reading import Beside
     from sureshot.data import DataTable
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 SEPARATOR = "|"  # of the labels of a set
 CHUNK = 4096  # rows held with all their probabilities at once, and written; predictions do not depend on it

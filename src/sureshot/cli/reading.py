@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sureshot.cli.options import Files
     from sureshot.data import DataTable
     from sureshot.data.remembered import Remembered
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 KINDS = ("number", "category", "date", "text", "ignore", "day_first", "month_first")
 AS_TEXT = ("category", "date", "text", "day_first", "month_first")

@@ -22,7 +22,7 @@ from sureshot.report import Predictions, Report, Table, environment, write_repor
 
 if TYPE_CHECKING:
     from sureshot.data import DataTable
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 _log = logging.getLogger(__name__)
 

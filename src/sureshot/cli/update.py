@@ -12,7 +12,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     import numpy as np
 
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 
 def update(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sureshot.persistence import Artifact, ArtifactError, load_artifact
 
 if TYPE_CHECKING:
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 PLACES = {
     "gp_classifier": "sureshot.estimators.gp.classifier.GPClassifier",
@@ -72,7 +72,7 @@ def classifier_of(artifact: Artifact) -> IncrementalClassifier:
 def classifiers() -> dict[str, type[IncrementalClassifier]]:
     """Every estimator that has files of its own, by what these say they hold; all modules are imported for it."""
     from sureshot import estimators
-    from sureshot.estimators.base import IncrementalClassifier
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
     names = [info.name for info in pkgutil.walk_packages(estimators.__path__, "sureshot.estimators.")]
     found = {kind for name in names for kind in vars(import_module(name)).values() if isinstance(kind, type)}

@@ -6,6 +6,7 @@ An estimator adds what is its own, says how that follows from its `Fitted`, and 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,8 +17,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from sureshot.estimators.classes.class_fitted import ClassFitted
-from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.mixed_columns import check_kinds, name_from_json, name_to_json
 from sureshot.estimators.rows.readers import TableReader
@@ -32,32 +32,36 @@ from sureshot.structure.structure import Structure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class Stored(ABC):
     """The part that all estimators have."""
 
     arguments: dict[str, Any]  # of the constructor, as `argument_to_json` has them
-    classes: np.ndarray  # (C,)
     columns: Columns
     reader: TableReader | None  # None of an estimator whose rows are kept as a network has them
     rows: LabelledRows
-    temperature: float
-    calibrated: bool
-    class_prior: np.ndarray | None  # (C,)
     row_ids: RowIds | None
     arguments_changed: bool  # since the fit, those that every update takes as they are
 
     def check_parts(self) -> None:
         """ValueError for parts that do not belong together."""
-        n_classes, y = len(self.classes), self.rows.y
-        if not len(y) or y.min() < 0 or y.max() >= n_classes:
-            raise ValueError("the rows do not fit the classes")
+        if not len(self.rows.y):
+            raise ValueError("there are no rows")
         if self.reader is not None and self.rows.x.shape[1] != self.reader.width(self.columns.n_features):
             raise ValueError("the rows do not fit the columns")
-        if not 0 < self.temperature < np.inf:
-            raise ValueError("the temperature must be positive")
-        prior = self.class_prior
-        if prior is not None and (prior.shape != (n_classes,) or (prior < 0).any() or abs(prior.sum() - 1) > 1e-6):
-            raise ValueError("malformed class prior")
+
+    @classmethod
+    def fields_of(cls, fitted: Any) -> dict[str, Any]:
+        """The fields of what was learnt that are not the estimator's own."""
+        reader = fitted.reader if isinstance(fitted.reader, TableReader) else None
+        return {"columns": fitted.columns, "reader": reader, "rows": fitted.rows, "row_ids": fitted.row_ids}
+
+    def completed(self, fitted: Any) -> Any:
+        """What an estimator has made of its fields, with those that it shares."""
+        return replace(fitted, row_ids=self.row_ids)
+
+    @abstractmethod
+    def answers(self, fitted: Any, moments: tuple[Tensor, ...]) -> Tensor:
+        """What a query with these moments is told: finite numbers (1, C)."""
 
     @property
     def training(self) -> TrainingSet:
@@ -65,7 +69,7 @@ class Stored:
         assert self.reader is not None
         kinds = check_kinds(argument_from_json(self.arguments["columns"]))
         reader = replace(self.reader, kinds=kinds, time=self.arguments.get("time"))
-        return TrainingSet(reader, self.columns, self.classes, self.rows, None)
+        return TrainingSet(reader, self.columns, np.empty(0), self.rows, None)
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,10 @@ class Format:
     """How an estimator's model files are written and read."""
 
     kind: str  # what the file says it holds
-    of: type[ClassFitted]
+    of: type[Fitted]
     stored: type[Stored]
-    own: Callable[[Any], dict[str, Any]]  # from a `Fitted` to the fields that `Stored` lacks
-    fitted: Callable[[Any], ClassFitted]  # back
+    own: Callable[[Any], dict[str, Any]]  # from a `Fitted` to the fields that are the estimator's own
+    fitted: Callable[[Any], Any]  # back
     # Moments of a query, by which it is found out whether the parts of a file fit together.
     moments: Callable[[Any], tuple[Tensor, ...]] = field(
         default=lambda fitted: fitted.predictor.moments(fitted.predictor.inputs(fitted.rows.x[:1]))
@@ -84,21 +88,14 @@ class Format:
 
 
 def to_file(
-    form: Format, arguments: Mapping[str, Any], fitted: ClassFitted, arguments_changed: bool
+    form: Format, arguments: Mapping[str, Any], fitted: Fitted, arguments_changed: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a fitted estimator; `ArtifactError` for what no file can hold."""
     try:
         stored = form.stored(
             arguments={name: argument_to_json(name, value) for name, value in arguments.items() if name != "verbose"},
-            classes=fitted.classes,
-            columns=fitted.columns,
-            reader=fitted.reader if isinstance(fitted.reader, TableReader) else None,
-            rows=fitted.rows,
-            temperature=fitted.temperature,
-            calibrated=fitted.calibrated,
-            class_prior=fitted.class_prior,
-            row_ids=fitted.row_ids,
             arguments_changed=arguments_changed,
+            **form.stored.fields_of(fitted),
             **form.own(fitted),
         )
         return pack(stored)
@@ -108,7 +105,7 @@ def to_file(
         raise ArtifactError(f"the model cannot be saved: {error}") from error
 
 
-def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], ClassFitted, bool]:
+def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Any, bool]:
     """The constructor's arguments, what was learnt, and whether arguments have changed since.
 
     Whatever is malformed is one `ArtifactError`.
@@ -119,18 +116,11 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], ClassFi
     stored = unpack(form.stored, artifact.header, artifact.arrays, artifact.path)
     try:
         arguments = {name: argument_from_json(value) for name, value in stored.arguments.items()}
-        fitted = replace(
-            form.fitted(stored),
-            temperature=stored.temperature,
-            calibrated=stored.calibrated,
-            class_prior=stored.class_prior,
-            row_ids=stored.row_ids,
-        )
+        fitted = stored.completed(form.fitted(stored))
         if fitted.row_ids is not None:
             fitted.row_ids.check_rows(fitted.distinct_rows)
         with torch.no_grad():
-            probabilities = fitted.predictor.probabilities(form.moments(fitted), fitted.temperature)
-        finite = bool(probabilities.isfinite().all()) and probabilities.shape == (1, len(fitted.classes))
+            finite = bool(stored.answers(fitted, form.moments(fitted)).isfinite().all())
     except ArtifactError:
         raise
     except (RuntimeError, ValueError, AssertionError, IndexError, KeyError, TypeError) as error:
@@ -139,7 +129,7 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], ClassFi
             f"{artifact.path}: the parts of the model do not fit together ({reason}); save the model again."
         ) from error
     if not finite:
-        raise ArtifactError(f"{artifact.path}: the model gives probabilities that are not finite; fit it again.")
+        raise ArtifactError(f"{artifact.path}: the model gives answers that are not finite; fit it again.")
     return arguments, fitted, stored.arguments_changed
 
 

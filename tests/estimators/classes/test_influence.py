@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_blobs
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier, kernels
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.classes.influence import Influence
 from sureshot.estimators.gp import leaving
 from sureshot.meta.learners import make_learner

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes import left_out as classes_left_out
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.folds import by_folds

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes import suggestions
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.classes.suggestions import CANDIDATES, margins, medoids
 
 X, Y = load_iris(return_X_y=True)

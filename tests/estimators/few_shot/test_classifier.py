@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sureshot import FewShotClassifier, GPClassifier, TreeGPClassifier
 from sureshot.data import load_clinc150
 from sureshot.data.labelled import FewShotData, LabelledSet
-from sureshot.estimators.classes import answers, calibration
+from sureshot.estimators.classes import calibration
 from sureshot.meta.learners import LEARNER_NAMES, TaskKernel, make_learner
 from sureshot.meta.learners.registry import learns_base_classes
 from sureshot.meta.tasks import TaskRows
@@ -374,7 +374,7 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
 
     with monkeypatch.context() as patch:
         patch.setattr(TaskKernel, "cross", counted)
-        patch.setattr(answers, "LARGEST_BLOCK", 15)
+        patch.setattr(base, "LARGEST_BLOCK", 15)
         found = model.calibrate(X_test, y_test).temperature_
         assert asked == [15, 15, 10]
         patch.setattr(calibration, "MAX_CACHED_MOMENTS", 0)  # then each temperature asks anew

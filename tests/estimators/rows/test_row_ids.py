@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier, kernels
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame, check_known, check_row_ids

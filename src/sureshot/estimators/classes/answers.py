@@ -6,21 +6,17 @@ memory. How it is learnt is `sureshot.estimators.base`.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassifierMixin
 from torch import Tensor
 
-from sureshot.computing.surroundings import own_surroundings, undisturbed
-from sureshot.computing.workers import are_workers, each
+from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
+from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import check_kind, class_numbers
 from sureshot.estimators.classes.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
@@ -28,14 +24,9 @@ from sureshot.estimators.classes.influence import Influence, influence_on
 from sureshot.estimators.classes.p_values import ROUNDING
 from sureshot.estimators.classes.suggestions import Suggestions, suggestions
 from sureshot.estimators.classes.targets import plain_labels
-from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
+from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.rows.validation import check_weights
 from sureshot.warned import warn
-
-LARGEST_BLOCK = 2048
-
-Predict = Callable[[ClassFitted, Tensor], tuple[Tensor, ...]]
-"""What is asked of queries (Q, D), in tensors (Q, ...)."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +55,13 @@ class TopClasses:
 
 
 @undisturbed
-class Answers(ClassifierMixin, BaseEstimator):
+class Answers(ClassifierMixin, IncrementalEstimator):
     """The methods that predict, shared by all classifiers."""
 
     classes_ = FittedAttribute("sorted_classes")
     class_prior_ = FittedAttribute("prior")
     temperature_ = FittedAttribute("settled.temperature")
-    log_evidence_ = FittedAttribute("log_evidence")
-    n_features_in_ = FittedAttribute("columns.n_features")
-    feature_names_in_ = ColumnNames("columns.names")
-    row_ids_ = FittedAttribute("row_ids.names")
     class_count_ = FittedAttribute("class_count")
-    columns_ = FittedAttribute("kinds")
-    encoder_ = FittedAttribute("reader.encoder")
-    reading_ = FittedAttribute("reader.reading")
-
-    _fitted: Any  # a ClassFitted of the estimator's own kind
 
     def predict(self, X: Rows) -> np.ndarray:
         """Predict the most probable class of each row.
@@ -430,25 +412,6 @@ class Answers(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold one label for each of the {len(kept)} rows of X; got shape {labels.shape}.")
         return influence_on(fitted, kept, n, class_numbers(fitted.classes, labels))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is something to predict from."""
-        return "_fitted" in self.__dict__
-
-    def _current(self) -> Any:
-        """What has been learnt: each call asks once, so that another thread may update the estimator meanwhile."""
-        check_is_fitted(self)
-        return self._fitted.settled
-
-    def _kept(self, fitted: ClassFitted, X: Any) -> np.ndarray:
-        """Rows as the reader keeps them."""
-        checked, _ = fitted.reader.check(type(self).__name__, X, fitted.columns)
-        return fitted.reader.keep(checked, fitting=False)
-
-    def _blocks(self, fitted: ClassFitted, kept: np.ndarray) -> list[Tensor]:
-        """What the kernel sees of rows, in blocks that bound memory."""
-        inputs = fitted.predictor.inputs(kept)
-        return list(inputs.split(min(LARGEST_BLOCK, max(1, fitted.predictor.queries_at_once))))
-
     def _outlier_scores(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
         """`outlier_score` of rows as the reader keeps them."""
         (of_model,) = self._in_blocks(fitted, kept, lambda fitted, queries: (fitted.predictor.outlier_scores(queries),))
@@ -461,32 +424,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         found: np.ndarray = p / p.sum(axis=1, keepdims=True)
         return found
 
-    def _predict_in_blocks(self, fitted: ClassFitted, X: Any, predict: Predict) -> tuple[np.ndarray, ...]:
-        """What `predict` gives for every row, as arrays."""
-        return self._in_blocks(fitted, self._kept(fitted, X), predict)
-
-    def _in_blocks(self, fitted: ClassFitted, kept: np.ndarray, predict: Predict) -> tuple[np.ndarray, ...]:
-        """The same for rows as the reader keeps them; by workers, where there are any and more than one block."""
-        blocks = self._blocks(fitted, kept)
-        if len(blocks) > 1 and are_workers():
-            model = copy.copy(self)
-            model._fitted = fitted
-            parts = each(partial(_by_worker, predict), model, [block.cpu().numpy() for block in blocks])
-        else:
-            parts = [_arrays(predict, fitted, block) for block in blocks]
-        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
-
 
 def class_probabilities(fitted: ClassFitted, queries: Tensor) -> tuple[Tensor]:
     """Of each of the sorted classes, (Q, C); their sum is 1 to rounding."""
     return (fitted.answers(fitted.predictor.moments(queries), fitted.temperature)[:, fitted.places],)
-
-
-def _arrays(predict: Predict, fitted: ClassFitted, queries: Tensor) -> tuple[np.ndarray, ...]:
-    with torch.no_grad():
-        return tuple(part.contiguous().cpu().numpy() for part in predict(fitted, queries))
-
-
-def _by_worker(predict: Predict, model: Answers, queries: np.ndarray) -> tuple[np.ndarray, ...]:
-    with own_surroundings():
-        return _arrays(predict, model._fitted, torch.tensor(queries))

@@ -1,11 +1,10 @@
-"""Labels as users pass them, checked, and read together with their rows."""
+"""Labels as users pass them, checked."""
 
 from __future__ import annotations
 
 import numbers
 import reprlib
 import warnings
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
@@ -15,44 +14,7 @@ import torch
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from sureshot.estimators.rows.readers import Reader, TableReader
-from sureshot.estimators.rows.validation import Columns, as_array, check_weights
-
-
-@dataclass(frozen=True)
-class LabelledData:
-    """Checked rows, labels and weights, before equal rows are merged."""
-
-    reader: Reader  # which has learnt what it takes to read further ones
-    checked: np.ndarray  # (n, width)
-    kept: np.ndarray  # (m, width), without those of weight zero
-    labels: np.ndarray  # (m,)
-    weight: np.ndarray  # (m,), positive
-    columns: Columns
-    counted: np.ndarray  # (n,) bool, the rows that are kept
-    weightless: bool  # whether a class of y has weight zero in all its rows
-
-
-def read_labelled(
-    reader: Reader, name: str, columns: Columns | None, X: Any, y: Any, sample_weight: Any
-) -> LabelledData:
-    """Check rows with their labels and weights; rows of weight zero are left out.
-
-    Without known columns these are the rows of a first fit.
-    """
-    reader = reader.taught(X, sample_weight) if columns is None else reader
-    checked, found = reader.check(name, X, columns)
-    labels = check_targets(y, len(checked))
-    weight = check_weights(sample_weight, checked)
-    counted = weight > 0
-    reader = reader.timed(X, checked.shape[1]) if columns is None else reader
-    if columns is not None and isinstance(X, pd.DataFrame) and isinstance(reader, TableReader):
-        reader.check_filled(X, counted)
-    kept = reader.keep(checked, fitting=True)[counted]
-    weightless = len(np.unique(labels)) > len(np.unique(labels[counted]))
-    return LabelledData(
-        reader.after(len(checked)), checked, kept, labels[counted], weight[counted], found, counted, weightless
-    )
+from sureshot.estimators.rows.validation import as_array
 
 
 def check_targets(y: Any, n_rows: int) -> np.ndarray:

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, RandomState
-from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.class_fitted import ClassFitted
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.format import FEW_SHOT_FORMATS

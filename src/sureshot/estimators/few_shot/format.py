@@ -14,19 +14,20 @@ import torch
 from torch import Tensor
 
 from sureshot.data.remembered import Remembered
+from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.inputs import Encoder
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.format import GP_FORMAT
-from sureshot.estimators.stored import Format, Stored
+from sureshot.estimators.stored import Format
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.networks.backbones import Backbone
 from sureshot.persistence import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredFewShot(Stored):
+class StoredFewShot(StoredClasses):
     """The learner is stored as in its checkpoint."""
 
     seed: int

@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights, check_choice
-from sureshot.estimators.base import IncrementalClassifier
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.fitted import GPFitted

@@ -19,6 +19,7 @@ from sureshot.approximations.explicit import Explicit, finite_rank
 from sureshot.approximations.inducing import Inducing
 from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.class_weights import weigh_classes
+from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, LeftOutScores, evidence_of
 from sureshot.estimators.gp.following import Followed
@@ -31,7 +32,7 @@ from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import kernel_inputs
-from sureshot.estimators.stored import Format, Stored, argument_from_json, argument_to_json
+from sureshot.estimators.stored import Format, argument_from_json, argument_to_json
 from sureshot.kernels.leaf import Leaf
 from sureshot.likelihoods import OneVsEach
 from sureshot.persistence import ArtifactError
@@ -65,7 +66,7 @@ class StoredLocal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredGP(Stored):
+class StoredGP(StoredClasses):
     """What a file keeps of a `GPFitted`."""
 
     members: tuple[StoredMember | StoredLocal, ...]

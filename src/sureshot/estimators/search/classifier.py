@@ -12,9 +12,9 @@ from torch import Tensor
 from sureshot.computing.surroundings import undisturbed
 from sureshot.data.checks import listed
 from sureshot.estimators.arguments import Labels, RandomState, Rows, check_jobs
-from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import class_numbers
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.classes.targets import check_targets
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.search.fitted import SearchFitted, SearchStep, fitted_of, inputs_of
 from sureshot.estimators.search.rule import Chosen, SearchRule, Stack
 from sureshot.estimators.search.settings import SearchSettings
-from sureshot.estimators.stored import Format, Stored
+from sureshot.estimators.stored import Format
 from sureshot.structure.contrasts import Contrasts
 from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.particles import Particles
@@ -40,7 +41,7 @@ class StoredStack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredSearch(Stored):
+class StoredSearch(StoredClasses):
     """What a file keeps of a `SearchFitted` and its `SmcState`."""
 
     settings: SearchSettings

@@ -15,9 +15,9 @@ import torch
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import Labels, RandomState, Rows, Weights, check_count
-from sureshot.estimators.base import IncrementalClassifier
 from sureshot.estimators.classes.answers import TopClasses
 from sureshot.estimators.classes.class_fitted import ClassFitted
+from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute

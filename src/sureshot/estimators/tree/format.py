@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.stored import Format, Stored
+from sureshot.estimators.stored import Format
 from sureshot.estimators.tree.fitted import TreeFitted, restored
 from sureshot.incremental.gaussian_classes import GaussianClasses
 from sureshot.incremental.tree_sessions import TreeSessions
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredTree(Stored):
+class StoredTree(StoredClasses):
     """What a file keeps of a `TreeFitted`."""
 
     scaling: Scaling
