@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.metrics import log_loss
 
 from sureshot import TreeGPClassifier
-from sureshot.estimators import TREE_PRESETS, base
+from sureshot.estimators import TREE_PRESETS
 from sureshot.incremental.two_covariances import ClassSums, TwoCovariances
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
@@ -263,7 +263,7 @@ def test_malformed_files_are_refused(change: str, tmp_path: Path) -> None:
 def test_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted()
     whole = model.predict_topk(QUERIES, 3)
-    monkeypatch.setattr(base, "LARGEST_BLOCK", 4)
+    monkeypatch.setattr("sureshot.estimators.base.LARGEST_BLOCK", 4)
     np.testing.assert_array_equal(model.predict_topk(QUERIES, 3).labels, whole.labels)
 
 
