@@ -58,7 +58,7 @@ USE = """
 import numpy as np, torch
 from sureshot import GPClassifier
 from sureshot.estimators.renamed import Renamed
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import load_estimator
 from sureshot.meta.learners import LEARNER_NAMES, make_learner
 from sureshot.networks.backbones import make_backbone
 
@@ -76,7 +76,7 @@ try:
 except ValueError as error:
     assert "likelihood='mirrored' is for two classes" in str(error)
 new.save("model")
-assert type(load_classifier("model")) is Renamed
+assert type(load_estimator("model")) is Renamed
 assert "nearest" in LEARNER_NAMES
 from sureshot.evaluation.methods import METHOD_NAMES, make_method
 assert "farthest" in METHOD_NAMES

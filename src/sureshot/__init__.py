@@ -8,13 +8,20 @@ from sureshot.lazy import imported_when_asked_for
 
 if TYPE_CHECKING:
     from sureshot.data import read_table
-    from sureshot.estimators import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-    from sureshot.estimators.saved import load_classifier as load
+    from sureshot.estimators import (
+        FewShotClassifier,
+        GPClassifier,
+        GPRegressor,
+        KernelSearchClassifier,
+        TreeGPClassifier,
+    )
+    from sureshot.estimators.saved import load_estimator as load
     from sureshot.pipelines import pipeline_call
 
 __all__ = [
     "FewShotClassifier",
     "GPClassifier",
+    "GPRegressor",
     "KernelSearchClassifier",
     "TreeGPClassifier",
     "load",

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from sureshot import GPClassifier
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import load_estimator
 
 Run = Callable[..., Any]
 QUICK = ("--kernel", "rbf", "--likelihood", "softmax", "--objective", "none", "-q")
@@ -45,13 +45,13 @@ def test_a_correction_sticks_and_is_the_same_the_second_time(named: Path, tmp_pa
     assert (summary["rows_added"], summary["rows_replaced"]) == (0, 1)
     assert updated.stderr == ""
     assert (named / "wrong").read_bytes() == before
-    right, new = load_classifier(named / "right"), load_classifier(tmp_path / "new")
+    right, new = load_estimator(named / "right"), load_estimator(tmp_path / "new")
     assert isinstance(right, GPClassifier)
     X = pd.read_csv(named / "right.csv").drop(columns=["flower", "species"])
     np.testing.assert_allclose(new.predict_latent(X).mean, right.predict_latent(X).mean, atol=1e-8)
     again = run("update", tmp_path / "new", named / "right.csv", *arguments, "--in-place")
     assert json.loads(again.stdout)["rows_replaced"] == len(X)
-    np.testing.assert_array_equal(load_classifier(tmp_path / "new").predict_proba(X), new.predict_proba(X))
+    np.testing.assert_array_equal(load_estimator(tmp_path / "new").predict_proba(X), new.predict_proba(X))
 
 
 def test_a_class_that_a_correction_empties_is_named(named: Path, tmp_path: Path, run: Run) -> None:
@@ -65,7 +65,7 @@ def test_a_class_that_a_correction_empties_is_named(named: Path, tmp_path: Path,
     assert "no row of setossa is left" in result.stderr
     assert "--forget-classes setossa takes it away" in result.stderr
     assert run("update", tmp_path / "new", "--forget-classes", "setossa", "--in-place").exit_code == 0
-    assert load_classifier(tmp_path / "new").classes_.tolist() == ["setosa", "versicolor"]
+    assert load_estimator(tmp_path / "new").classes_.tolist() == ["setosa", "versicolor"]
 
 
 def test_ids_that_a_gap_has_made_fractions_are_the_same(tmp_path: Path, run: Run) -> None:
@@ -86,21 +86,21 @@ def test_rows_without_ids_are_added_and_a_note_says_so(named: Path, tmp_path: Pa
     updated = run("update", named / "right", named / "correction.csv", *arguments)
     assert "rows that are sent twice count twice" in updated.stderr
     assert "rows added" in updated.stdout
-    assert load_classifier(tmp_path / "new")._fitted.rows.weight.max() == 2
+    assert load_estimator(tmp_path / "new")._fitted.rows.weight.max() == 2
     assert "twice" not in run("update", named / "right", named / "correction.csv", *arguments, "-q").stderr
 
 
 def test_rows_and_classes_are_forgotten(named: Path, tmp_path: Path, run: Run) -> None:
     result = run("update", named / "wrong", "--forget-rows", "f5,f6", "--forget-rows", "f7", "-o", tmp_path / "a")
     assert result.exit_code == 0, result.stderr
-    known = load_classifier(named / "wrong").row_ids_
-    assert set(known) - set(load_classifier(tmp_path / "a").row_ids_) == {"f5", "f6", "f7"}
+    known = load_estimator(named / "wrong").row_ids_
+    assert set(known) - set(load_estimator(tmp_path / "a").row_ids_) == {"f5", "f6", "f7"}
     result = run("update", named / "wrong", "--forget-classes", "setosa", "-o", tmp_path / "b", "--json")
     assert json.loads(result.stdout)["classes"] == ["versicolor"]
     arguments = ("--forget-classes", "setosa", "-t", "species", "--id", "flower", "-o", tmp_path / "c", "--json")
     result = run("update", named / "wrong", named / "right.csv", *arguments)
     assert sorted(json.loads(result.stdout)["classes"]) == ["setosa", "versicolor"]
-    assert len(load_classifier(tmp_path / "c").row_ids_) == len(known)
+    assert len(load_estimator(tmp_path / "c").row_ids_) == len(known)
 
 
 def test_numbers_of_python_are_found_by_text(iris: pd.DataFrame, tmp_path: Path, run: Run) -> None:
@@ -111,7 +111,7 @@ def test_numbers_of_python_are_found_by_text(iris: pd.DataFrame, tmp_path: Path,
     result = run("update", tmp_path / "m", tmp_path / "more.csv", *options, "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["rows_replaced"] >= 1
-    names = load_classifier(tmp_path / "n").row_ids_
+    names = load_estimator(tmp_path / "n").row_ids_
     assert names.dtype == np.int64
     assert 90 in names
     assert 70 not in names
@@ -137,7 +137,7 @@ def test_a_search_keeps_ids_too(named: Path, tmp_path: Path, run: Run, stream: t
     arguments = ("-t", "species", "--id", "flower", "--in-place", "--json")
     updated = run("update", tmp_path / "m", named / "correction.csv", *arguments)
     assert json.loads(updated.stdout)["rows_replaced"] == 1
-    assert len(load_classifier(tmp_path / "m").row_ids_) == len(pd.read_csv(named / "right.csv"))
+    assert len(load_estimator(tmp_path / "m").row_ids_) == len(pd.read_csv(named / "right.csv"))
     told = run("search", named / "wrong.csv", *options, *stream, "--window", 30)
     assert "keeps no ids" in told.stderr
 

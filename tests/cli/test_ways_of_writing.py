@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from sureshot import GPClassifier
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import load_estimator
 from tests.cli.conftest import QUICK, Run
 
 KILOS = ("0,697;a", "2,249;b", "0,512;a", "1,812;b", "0,833;a", "3,001;b")
@@ -83,7 +83,7 @@ def test_codes_of_classes_are_no_numbers(tmp_path: Path, run: Run) -> None:
     model = taught(
         write(tmp_path / "parts.csv", "x,klasse", *(f"{i},{c}" for i in range(4) for c in ("1E2", "100"))), run
     )
-    assert load_classifier(model).classes_.tolist() == ["100", "1E2"]
+    assert load_estimator(model).classes_.tolist() == ["100", "1E2"]
 
 
 def test_a_file_whose_dates_are_all_missing(tmp_path: Path, run: Run) -> None:
@@ -117,7 +117,7 @@ def test_columns_that_nothing_is_learnt_from_may_be_missing_or_name_rows(tmp_pat
 def test_a_column_whose_name_has_a_comma_is_dropped(tmp_path: Path, run: Run) -> None:
     path = write(tmp_path / "sizes.csv", 'x,"size, cm",y,klasse', *(f"{i},{-i},0,{'ab'[i % 2]}" for i in range(10)))
     model = taught(path, run, "--drop", "size, cm", "--drop", "y")
-    assert load_classifier(model).feature_names_in_.tolist() == ["x"]
+    assert load_estimator(model).feature_names_in_.tolist() == ["x"]
     assert len(answers(model, path, run)) == 10
 
 
@@ -167,7 +167,7 @@ def test_decimal_commas_are_the_columns_for_later_files(tmp_path: Path, run: Run
     """Of plain numbers, too: 2.250 is no two and a quarter where 2,25 is."""
     rows = [f"{k * 125},{k % 9}5;{'ab'[k > 10]}" for k in range(1, 21)]
     model = taught(write(tmp_path / "a.csv", "kg;klasse", *rows), run)
-    assert not hasattr(load_classifier(model), "encoder_")
+    assert not hasattr(load_estimator(model), "encoder_")
     assert answers(model, write(tmp_path / "b.csv", "kg;x", "2.250;1", "1.000;2"), run) == ["b", "a"]
 
 

@@ -18,7 +18,7 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import load_estimator
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
@@ -71,12 +71,12 @@ def forgotten_and_back(model: Any, folder: Path) -> Any:
 
 def saved(model: Any, folder: Path) -> Any:
     first_of_all_last(model, folder).save(folder / "model")
-    return load_classifier(folder / "model")
+    return load_estimator(folder / "model")
 
 
 def saved_between(model: Any, folder: Path) -> Any:
     model.fit(*rows_of("b", "c")).save(folder / "model")
-    return load_classifier(folder / "model").partial_fit(*rows_of("a"))
+    return load_estimator(folder / "model").partial_fit(*rows_of("a"))
 
 
 WAYS = (one_after_another, first_of_all_last, announced, forgotten_and_back, saved, saved_between)
@@ -121,7 +121,7 @@ def test_class_priors_follow_the_sorted_classes(name: str, tmp_path: Path) -> No
     by_name = model.predict_proba(ASKED)
     np.testing.assert_array_equal(model.set_class_prior([0.7, 0.2, 0.1]).predict_proba(ASKED), by_name)
     model.save(tmp_path / "model")
-    loaded = load_classifier(tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
     np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
     np.testing.assert_array_equal(loaded.predict_proba(ASKED), by_name)
     assert model.partial_fit(X[:1], Y[:1]).class_prior_.argmax() == 0

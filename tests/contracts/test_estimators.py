@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import gpytorch.kernels as gk
@@ -30,13 +26,14 @@ from gpytorch.kernels import Kernel
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators import base, saved
+from sureshot.estimators import saved
 from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.gp.fitted import GPFitted
 from sureshot.likelihoods.base import Likelihood
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
+from tests.contracts.states import content, interrupted
 
 X, Y = load_iris(return_X_y=True)
 X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)  # no duplicates
@@ -178,7 +175,8 @@ def fitted(case: str, checkpoints: dict[str, Path]) -> tuple[Any, np.ndarray, np
 
 def test_every_estimator_has_a_case() -> None:
     asked = {case.estimator for case in CASES.values()}
-    assert set(saved.PLACES.values()) == {f"{kind.__module__}.{kind.__name__}" for kind in asked}
+    every = {kind for kind in saved.estimators_with_files().values() if issubclass(kind, IncrementalClassifier)}
+    assert asked == every
 
 
 def answers(model: IncrementalClassifier, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -295,57 +293,6 @@ def test_rejections_and_sets_are_those_of_left_out_rows(case: str, checkpoints: 
     assert (p > 0.1).mean() > 0.7
     covered = sets.members[np.arange(len(queries)), np.searchsorted(model.classes_, labels[QUERY])]
     assert covered.mean() > 0.6
-
-
-# What an estimator is, down to the last bit, for comparisons.
-def content(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    if id(value) in seen:
-        return "again"
-    seen = (*seen, id(value))
-    if isinstance(value, torch.Tensor):
-        return ("tensor", value.dtype, value.shape, value.stride(), value.detach().contiguous().numpy().tobytes())
-    if isinstance(value, np.ndarray):
-        kept = value.tobytes() if value.dtype != object else tuple(value.ravel().tolist())
-        return ("array", value.dtype, value.shape, value.strides, kept)
-    if isinstance(value, np.random.RandomState):
-        return content(value.get_state(), seen)
-    if isinstance(value, torch.nn.Module):
-        return (type(value), tuple((k, content(v, seen)) for k, v in value.state_dict().items()))
-    if isinstance(value, dict):
-        return tuple((k, content(v, seen)) for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return (type(value), *(content(v, seen) for v in value))
-    if isinstance(value, str | bytes | int | float | bool | type(None) | type | Path | np.generic):
-        return repr(value)
-    if dataclasses.is_dataclass(value):  # what it has computed for who asked is no part of it
-        return (
-            type(value),
-            content({part.name: getattr(value, part.name) for part in dataclasses.fields(value)}, seen),
-        )
-    return (type(value), content(vars(value), seen)) if hasattr(value, "__dict__") else repr(value)
-
-
-@contextmanager
-def interrupted(at: int, error: type[BaseException]) -> Iterator[list[int]]:
-    """Raise `error` at the `at`-th call of a function of ours; a list that counts the calls.
-
-    Generators are left out: one that is closed early is called once more, and an error has nowhere to go from there.
-    """
-    ours, calls = str(Path(base.__file__).parents[1]), [0]
-
-    def watch(frame: FrameType, event: str, argument: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(ours) and not code.co_flags & inspect.CO_GENERATOR:
-            calls[0] += 1
-            if calls[0] == at:
-                raise error("injected")
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(before)
 
 
 CHANGES: dict[str, Callable[[Any, np.ndarray, np.ndarray], object]] = {

@@ -13,7 +13,7 @@ import torch
 from sklearn.datasets import load_iris
 
 from sureshot import GPClassifier
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import load_estimator
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 X, Y = load_iris(return_X_y=True)
@@ -44,7 +44,7 @@ def fitted(case: str) -> tuple[GPClassifier, np.ndarray]:
 def test_a_loaded_model_is_the_saved_one(case: str, tmp_path: Path) -> None:
     model, x = fitted(case)
     model.save(tmp_path / "model")
-    loaded = load_classifier(tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
     found, expected = loaded.predict_latent(x), model.predict_latent(x)
     np.testing.assert_array_equal(found.mean, expected.mean)
@@ -59,7 +59,7 @@ def test_a_loaded_model_is_the_saved_one(case: str, tmp_path: Path) -> None:
 def test_updates_after_loading_are_those_before(tmp_path: Path) -> None:
     model, _ = fitted("softmax")
     model.partial_fit(X[1:2], [7], sample_weight=[2.5]).save(tmp_path / "whole")
-    loaded = load_classifier(tmp_path / "whole")
+    loaded = load_estimator(tmp_path / "whole")
     for each in (model, loaded):
         each.partial_fit(X[2:4], Y[2:4], classes=[9])
     np.testing.assert_allclose(loaded.predict_latent(X).variance, model.predict_latent(X).variance, rtol=1e-11)

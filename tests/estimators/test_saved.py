@@ -14,7 +14,7 @@ import sureshot
 from sureshot.estimators import saved
 from sureshot.estimators.few_shot.classifier import FewShotClassifier
 from sureshot.estimators.gp.classifier import GPClassifier
-from sureshot.estimators.saved import check_classifier, load_classifier
+from sureshot.estimators.saved import check_classifier, load_estimator
 from sureshot.estimators.search.classifier import KernelSearchClassifier
 from sureshot.estimators.tree.classifier import TreeGPClassifier
 from sureshot.kernels import Matern
@@ -29,7 +29,7 @@ from sureshot.persistence import Artifact, ArtifactError, load_artifact, save_ar
 def test_what_was_saved_comes_back(model: GPClassifier | FewShotClassifier, tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
     model.fit(X[::10], y[::10]).save(tmp_path / "model")
-    loaded = load_classifier(tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
     assert type(loaded) is type(model)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
@@ -48,7 +48,7 @@ def test_the_package_loads_any_model(tmp_path: Path) -> None:
     [
         ("few_shot_learner", "is a meta-trained learner, which knows no classes yet"),
         ("deep_classifier", r"is a trained network, which `sureshot.deep.load_deep_classifier` reads"),
-        ("shopping_list", "holds 'shopping_list', which is no classifier"),
+        ("shopping_list", "holds 'shopping_list', which is no estimator"),
     ],
 )
 def test_what_holds_no_classifier_says_what_it_is(kind: str, message: str, tmp_path: Path) -> None:
@@ -60,7 +60,9 @@ def test_what_holds_no_classifier_says_what_it_is(kind: str, message: str, tmp_p
 
 
 def test_every_estimator_with_files_of_its_own_is_known() -> None:
-    assert {kind: f"{one.__module__}.{one.__name__}" for kind, one in saved.classifiers().items()} == saved.PLACES
+    assert {
+        kind: f"{one.__module__}.{one.__name__}" for kind, one in saved.estimators_with_files().items()
+    } == saved.PLACES
     with pytest.raises(ArtifactError, match="meta-trained"):
         check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
 
@@ -78,7 +80,7 @@ def test_weights_of_members_that_are_none(weights: list[Any], tmp_path: Path) ->
         arrays |= {name.replace("members.0.", f"members.{place}."): array for name, array in own.items()}
     save_artifact(tmp_path / "bad", found.kind, {**found.header, "members": members}, arrays)
     with pytest.raises(ArtifactError, match="weight"):
-        load_classifier(tmp_path / "bad")
+        load_estimator(tmp_path / "bad")
 
 
 def test_scores_of_left_out_rows_come_back(tmp_path: Path) -> None:
@@ -97,13 +99,13 @@ def test_a_checkpoint_is_no_classifier_yet(tmp_path: Path) -> None:
     path = tmp_path / "best.safetensors"
     save_checkpoint(path, make_learner("protonet", make_backbone("identity", (4,))), {}, {"episodes": 0}, {})
     with pytest.raises(ArtifactError, match="knows no classes yet: teach it some with `sureshot fit DATA --checkpoint"):
-        load_classifier(path)
+        load_estimator(path)
 
 
 def test_other_files_of_the_package(tmp_path: Path) -> None:
     save_artifact(tmp_path / "other", "posterior", {}, {})
-    with pytest.raises(ArtifactError, match="holds 'posterior', which is no classifier"):
-        load_classifier(tmp_path / "other")
+    with pytest.raises(ArtifactError, match="holds 'posterior', which is no estimator"):
+        load_estimator(tmp_path / "other")
 
 
 @pytest.mark.parametrize(

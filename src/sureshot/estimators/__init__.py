@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from sureshot.estimators.classes.suggestions import Suggestions
     from sureshot.estimators.few_shot.classifier import FewShotClassifier
     from sureshot.estimators.gp.classifier import GPClassifier
+    from sureshot.estimators.gp.regressor import GPRegressor
+    from sureshot.estimators.numbers.answers import Intervals
     from sureshot.estimators.search.classifier import KernelSearchClassifier
     from sureshot.estimators.search.fitted import SearchStep, WeightedKernel
     from sureshot.estimators.tree.classifier import TreeGPClassifier
@@ -20,6 +22,8 @@ __all__ = [
     "TREE_PRESETS",
     "FewShotClassifier",
     "GPClassifier",
+    "GPRegressor",
+    "Intervals",
     "KernelSearchClassifier",
     "LabelSets",
     "LatentPrediction",

@@ -29,9 +29,8 @@ from sureshot.computing.surroundings import own_surroundings, undisturbed
 from sureshot.computing.workers import are_workers, each
 from sureshot.estimators.fitted import KEEPS, Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
-from sureshot.estimators.rows.labelled_data import LabelledData
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
-from sureshot.estimators.rows.readers import Reader
+from sureshot.estimators.rows.readers import LabelledData, Reader
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
 from sureshot.estimators.stored import Format, from_file, to_file
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact

@@ -32,7 +32,7 @@ class TrainingSet:
 
     reader: Reader
     columns: Columns
-    classes: np.ndarray  # (C,), some may have no row
+    classes: np.ndarray  # (C,), some may have no row; none where targets are numbers
     given: LabelledRows | None  # all rows that there are now; None: those that are `known`, and those that `came`
     checked: np.ndarray | None  # (n, width), X as the first call gave it; None afterwards
     unseen: np.ndarray | None = None  # (N,) bool, rows that the network which made them was not trained on; None: all
@@ -40,6 +40,7 @@ class TrainingSet:
     known: Fitted | None = None
     came: LabelledRows | None = None  # equal ones merged
     retune: Any = False  # whether settings are chosen anew; "auto": once answers are worse than was promised
+    one_target: bool = True  # of numbers, whether y had one dimension
 
     @cached_property
     def rows(self) -> LabelledRows:

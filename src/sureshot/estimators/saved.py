@@ -1,4 +1,4 @@
-"""Saved classifiers, whichever estimator wrote them."""
+"""Saved estimators, whichever of them wrote the file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from sureshot.persistence import Artifact, ArtifactError, load_artifact
 
 if TYPE_CHECKING:
+    from sureshot.estimators.base import IncrementalEstimator
     from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 PLACES = {
     "gp_classifier": "sureshot.estimators.gp.classifier.GPClassifier",
     "few_shot_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
     "few_shot_gp_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
+    "gp_regressor": "sureshot.estimators.gp.regressor.GPRegressor",
     "kernel_search_classifier": "sureshot.estimators.search.classifier.KernelSearchClassifier",
     "tree_gp_classifier": "sureshot.estimators.tree.classifier.TreeGPClassifier",
 }
@@ -28,8 +30,10 @@ _OTHERS = {
 }
 """What other files of ours hold, and what to do with them."""
 
+_OF_NUMBERS = "a regressor, which Python reads: `sureshot.load({path!r})`. The command line takes classifiers"
 
-def load_classifier(path: str | os.PathLike[str]) -> IncrementalClassifier:
+
+def load_estimator(path: str | os.PathLike[str]) -> IncrementalEstimator:
     """Read the model in a file that the `save` of any estimator wrote; ``sureshot.load`` is this function.
 
     Parameters
@@ -48,33 +52,49 @@ def load_classifier(path: str | os.PathLike[str]) -> IncrementalClassifier:
         A ValueError: if there is no such file, if it is damaged, or if it holds something else, such as a meta-trained
         learner.
     """
-    return classifier_of(load_artifact(path))
+    artifact = load_artifact(path)
+    return _kind_of(artifact).of_artifact(artifact)
 
 
 def check_classifier(artifact: Artifact) -> None:
     """Refuse what is no classifier (`ArtifactError`)."""
-    if artifact.kind in _OTHERS:
-        raise ArtifactError(f"{artifact.path} is {_OTHERS[artifact.kind].format(path=artifact.path)}.")
-    if artifact.kind not in PLACES and artifact.kind not in classifiers():
-        raise ArtifactError(f"{artifact.path} holds {artifact.kind[:40]!r}, which is no classifier.")
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+
+    if not issubclass(_kind_of(artifact), IncrementalClassifier):
+        raise ArtifactError(f"{artifact.path} is {_OF_NUMBERS.format(path=artifact.path)}.")
 
 
 def classifier_of(artifact: Artifact) -> IncrementalClassifier:
     """The model in a file that has been read."""
+    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+
     check_classifier(artifact)
-    if artifact.kind not in PLACES:
-        return classifiers()[artifact.kind].of_artifact(artifact)
-    module, name = PLACES[artifact.kind].rsplit(".", 1)
-    found: type[IncrementalClassifier] = getattr(import_module(module), name)
-    return found.of_artifact(artifact)
+    found = _kind_of(artifact).of_artifact(artifact)
+    assert isinstance(found, IncrementalClassifier)
+    return found
 
 
-def classifiers() -> dict[str, type[IncrementalClassifier]]:
+def estimators_with_files() -> dict[str, type[IncrementalEstimator]]:
     """Every estimator that has files of its own, by what these say they hold; all modules are imported for it."""
     from sureshot import estimators
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+    from sureshot.estimators.base import IncrementalEstimator
 
     names = [info.name for info in pkgutil.walk_packages(estimators.__path__, "sureshot.estimators.")]
     found = {kind for name in names for kind in vars(import_module(name)).values() if isinstance(kind, type)}
-    own = (kind for kind in found if issubclass(kind, IncrementalClassifier) and "_formats" in vars(kind))
+    own = (kind for kind in found if issubclass(kind, IncrementalEstimator) and "_formats" in vars(kind))
     return {form.kind: kind for kind in own for form in kind._formats}
+
+
+def _kind_of(artifact: Artifact) -> type[IncrementalEstimator]:
+    """The estimator whose model a file holds; `ArtifactError` if it holds none."""
+    kind = artifact.kind
+    if kind in _OTHERS:
+        raise ArtifactError(f"{artifact.path} is {_OTHERS[kind].format(path=artifact.path)}.")
+    if kind in PLACES:
+        module, name = PLACES[kind].rsplit(".", 1)
+        known: type[IncrementalEstimator] = getattr(import_module(module), name)
+        return known
+    found = estimators_with_files().get(kind)
+    if found is None:
+        raise ArtifactError(f"{artifact.path} holds {kind[:40]!r}, which is no estimator.")
+    return found

@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 from sureshot.computing.blocks import blocks
 from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
+from sureshot.gaussian.recomputed import SiteWeightPosterior, weight_precision_factor
 from sureshot.gaussian.sites import Sites
 
 
@@ -61,6 +62,21 @@ def regression_log_evidence(
     else:  # (K + W^-1)^-1 (t - a) = W (t - m)
         density = -0.5 * ((precision * residual * (targets - posterior.mean)).sum(-1) + posterior.log_det)
     return density - 0.5 * rows * (2 * math.pi * variance).log()
+
+
+def weight_space_of(
+    features: Tensor,  # (N, R)
+    targets: Tensor,  # (P, N)
+    mean: Tensor,  # (P,), prior means
+    weight: Tensor,  # (N,)
+    noise: float | Tensor,  # variance
+) -> SiteWeightPosterior:
+    """The posterior of the features' weights, by one factorisation and one visit to all rows."""
+    sites = regression_sites(targets, weight, noise)
+    factor = weight_precision_factor(features, sites.precision[0])
+    projected = (sites.shift - sites.precision * mean[:, None]) @ features  # (P, R)
+    weights = torch.cholesky_solve(projected.mT, factor).mT
+    return SiteWeightPosterior(features, weights[None].contiguous(), mean, sites.precision[None])
 
 
 @dataclass(frozen=True)

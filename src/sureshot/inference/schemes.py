@@ -29,12 +29,11 @@ from sureshot.gaussian.recomputed import (
     SiteWeightPosterior,
     SoftmaxWeightPosterior,
     WeightPosterior,
-    weight_precision_factor,
 )
 from sureshot.gaussian.sites import Sites
 from sureshot.inference.gibbs import run_gibbs
 from sureshot.inference.laplace import fit_logistic_laplace, fit_softmax_laplace
-from sureshot.inference.least_squares import regression_log_evidence, regression_sites
+from sureshot.inference.least_squares import regression_log_evidence, regression_sites, weight_space_of
 from sureshot.inference.mean_field import fit_mean_field
 from sureshot.inference.natural_gradient import fit_natural_gradient
 from sureshot.inference.one_vs_each.posterior import sample_one_vs_each
@@ -198,15 +197,10 @@ class LeastSquares(Scheme):
         features, likelihood, y, n_classes, weight, _ = problem
         assert isinstance(likelihood, GaussianLabels)
         targets, prior_mean = label_targets(y, n_classes, weight)
-        mean, sites = prior_mean.unsqueeze(-1), regression_sites(targets, weight, likelihood.noise)
-        if request.effort is Effort.MODE:  # one factorisation and no other visit to all rows
-            factor = weight_precision_factor(features, sites.precision[0])
-            projected = (sites.shift - sites.precision * mean) @ features  # (C, R)
-            weights = torch.cholesky_solve(projected.mT, factor).mT
-            weights = weights[None].contiguous()
-            return Conditioned(SiteWeightPosterior(features, weights, prior_mean, sites.precision[None]))
-        prior = FeaturePrior(features.unsqueeze(0), mean)
-        posterior = prior.condition(sites)
+        if request.effort is Effort.MODE:
+            return Conditioned(weight_space_of(features, targets, prior_mean, weight, likelihood.noise))
+        prior = FeaturePrior(features.unsqueeze(0), prior_mean.unsqueeze(-1))
+        posterior = prior.condition(regression_sites(targets, weight, likelihood.noise))
         evidence = regression_log_evidence(prior, targets, weight, likelihood.noise, posterior)
         return _recomputed(features, posterior, float(evidence.sum()))
 

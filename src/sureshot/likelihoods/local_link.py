@@ -31,9 +31,21 @@ class LocalLink(ABC):
     def targets(self, place: Tensor) -> Tensor:
         """What rows at places (...) give to the regression, less its prior means, (..., P)."""
 
+    @property
     @abstractmethod
-    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, place: Tensor) -> Tensor:
-        """Of the targets of rows at places (B,), (B,), by means (B, P) and variances (B,); differentiable."""
+    def width(self) -> int:
+        """How many targets of the regression a row has, P."""
+
+    @abstractmethod
+    def log_density(
+        self,
+        parameters: Tensor,
+        mean: Tensor,  # (B, P), of latents of prior variance 1
+        variance: Tensor,  # (B,), of these
+        noise: Tensor,  # (), variance
+        place: Tensor,  # (B,), of the rows
+    ) -> Tensor:
+        """Of the rows' targets, (B,); differentiable."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,11 @@ class LabelLink(LocalLink):
         """One-hot labels less the frequencies, (..., C)."""
         return one_hot(self.y[place], len(self.frequency), self.frequency.dtype).mT - self.frequency
 
-    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, place: Tensor) -> Tensor:
+    @property
+    def width(self) -> int:
+        return len(self.frequency)
+
+    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, noise: Tensor, place: Tensor) -> Tensor:
         gain, doubt = parameters
         logits = self.logits(gain, doubt, mean, variance)
         return torch.log_softmax(logits, -1).gather(-1, self.y[place].unsqueeze(-1)).squeeze(-1)
@@ -63,3 +79,24 @@ class LabelLink(LocalLink):
     ) -> tuple[Tensor, Tensor]:
         """Means (..., C) and variances (...) of Gaussian latents whose softmax has about these probabilities."""
         return self.frequency.to(mean).log() + gain * mean, MACKAY * doubt * variance
+
+
+@dataclass(frozen=True)
+class NumberLink(LocalLink):
+    """``N(f, g (v + s^2))``: numbers in deviations, with latents of variance v, noise s^2, and an output scale g."""
+
+    start = (0.0,)
+    spread = (2.0,)
+    numbers: Tensor  # (N, P), of mean 0
+
+    def targets(self, place: Tensor) -> Tensor:
+        return self.numbers[place]
+
+    @property
+    def width(self) -> int:
+        return self.numbers.shape[1]
+
+    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, noise: Tensor, place: Tensor) -> Tensor:
+        spread = (parameters[0] * (variance + noise)).unsqueeze(-1)
+        numbers = self.numbers[place].to(mean)
+        return -0.5 * ((numbers - mean).square() / spread + (2 * math.pi * spread).log()).sum(-1)

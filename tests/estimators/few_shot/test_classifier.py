@@ -374,7 +374,7 @@ def test_calibrate_asks_for_the_moments_of_each_block_once(
 
     with monkeypatch.context() as patch:
         patch.setattr(TaskKernel, "cross", counted)
-        patch.setattr(base, "LARGEST_BLOCK", 15)
+        patch.setattr("sureshot.estimators.base.LARGEST_BLOCK", 15)
         found = model.calibrate(X_test, y_test).temperature_
         assert asked == [15, 15, 10]
         patch.setattr(calibration, "MAX_CACHED_MOMENTS", 0)  # then each temperature asks anew

@@ -72,7 +72,7 @@ def test_an_update_is_a_fit_with_the_same_settings(model: GPClassifier) -> None:
     member = LocalMember.of(updated._fitted.heaviest.plan, updated._fitted.rows, 3)
     p = member.probabilities(*member.moments(torch.from_numpy(TEST_X[50:60])), updated.temperature_, 3)
     np.testing.assert_allclose(updated.predict_proba(TEST_X[50:60]), p, atol=1e-12)
-    assert torch.equal(updated._fitted.heaviest.neighbours.rows.keys, member.neighbours.rows.keys)
+    assert torch.equal(updated._fitted.heaviest.process.neighbours.rows.keys, member.process.neighbours.rows.keys)
 
 
 def test_classes_come_and_go(model: GPClassifier) -> None:

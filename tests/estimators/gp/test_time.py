@@ -64,19 +64,19 @@ def test_left_out_rows_are_predicted_by_their_past(model: GPClassifier) -> None:
     some = rows.x[:, -1].argsort()[:64]  # the first to come
     early = type(rows)(rows.x[some], rows.y[some], rows.weight[some])
     member = LocalMember.of(member.plan, early, 2)
-    past = member.past(early)
+    past, near = member.process.past(early), member.process.neighbours
     assert past is not None
     found = member.probabilities_left_out(early, torch.arange(64)).numpy()
-    x, leaf = member.neighbours.rows.x.double(), member.neighbours.kernel
+    x, leaf = near.rows.x.double(), member.neighbours.kernel
     gram = leaf(x).numpy() if callable(leaf) else None
     assert gram is not None
     frequency = member.link.frequency.numpy()
     targets = np.eye(2)[early.y] - frequency
     for k in (3, 20, 63):
         seen = np.flatnonzero(past.order.numpy() < int(past.seen[k]))
-        query = past.asked(member.neighbours.rows.x, torch.tensor([k])).double()
+        query = past.asked(near.rows.x, torch.tensor([k])).double()
         cross = leaf(query, x).numpy()[0, seen]
-        solved = np.linalg.solve(gram[np.ix_(seen, seen)] + np.diag(member.neighbours.noise.numpy()[seen]), cross)
+        solved = np.linalg.solve(gram[np.ix_(seen, seen)] + np.diag(near.noise.numpy()[seen]), cross)
         mean, variance = solved @ targets[seen], 1 - solved @ cross
         local = member.plan.local
         logits = np.log(frequency) + local.gain * mean / np.sqrt(1 + local.doubt * variance)

@@ -23,7 +23,7 @@ from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame, check_known, check_row_ids
-from sureshot.estimators.saved import load_classifier
+from sureshot.estimators.saved import load_estimator
 from sureshot.meta.learners import make_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
@@ -123,7 +123,7 @@ def test_a_call_that_is_repeated_heeds_arguments_that_every_update_does(
     p = model.predict_proba(QUERIES)
     assert np.abs(p - expected.predict_proba(QUERIES)).max() > 0.01
     model.save(tmp_path / "m.safetensors")
-    for one in (model, load_classifier(tmp_path / "m.safetensors")):  # what was set stays, where there is nothing new
+    for one in (model, load_estimator(tmp_path / "m.safetensors")):  # what was set stays, where there is nothing new
         np.testing.assert_array_equal(one.partial_fit(X[rows], Y[rows], row_id=rows).predict_proba(QUERIES), p)
 
 
@@ -210,7 +210,7 @@ def test_ids_are_in_files_and_pickles(name: str, ids: Any, tmp_path: Path) -> No
     model.fit(X[ROWS], Y[ROWS], row_id=ids)
     model.partial_fit(X[ROWS[:3]], Y[ROWS[:3]])
     model.save(tmp_path / "model")
-    for again in (load_classifier(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+    for again in (load_estimator(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
         assert again.row_ids_.tolist() == model.row_ids_.tolist() == sorted(np.asarray(ids).tolist())
         again.forget(rows=ids[:2])
         assert again._fitted.distinct_rows.weight.sum() == len(ROWS) + 1
@@ -235,12 +235,12 @@ def test_damaged_ids_are_refused(damage: Callable[[dict[str, Any], dict[str, Any
     path = tmp_path / "model"
     learnt("numbers").save(path)
     found = load_artifact(path)
-    assert load_classifier(path).row_ids_.tolist() == ROWS.tolist()
+    assert load_estimator(path).row_ids_.tolist() == ROWS.tolist()
     header, arrays = dict(found.header), dict(found.arrays)
     damage(header, arrays)
     save_artifact(path, found.kind, header, arrays)
     with pytest.raises(ArtifactError):
-        load_classifier(path)
+        load_estimator(path)
 
 
 def test_trees_keep_no_rows_and_say_so() -> None:

@@ -24,8 +24,8 @@ from sureshot.estimators.classes.class_prior import adapted_prior, carried_prior
 from sureshot.estimators.classes.class_prior import class_prior as class_prior_of
 from sureshot.estimators.classes.targets import check_targets
 from sureshot.estimators.fitted import KEEPS, Fitted, TrainingSet
-from sureshot.estimators.rows.labelled_data import read_labelled
 from sureshot.estimators.rows.labelled_rows import joined_rows, merge_rows, same_rows
+from sureshot.estimators.rows.readers import read_labelled
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame
 from sureshot.estimators.rows.validation import check_unseen
 from sureshot.kernels import is_unit_norm

@@ -12,12 +12,13 @@ from torch import Tensor
 from sureshot.estimators.classes.class_prior import usual_prior
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.gp import options
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
 from sureshot.estimators.gp.following import Followed
 from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.judged import Judged
-from sureshot.estimators.gp.local_fitting import local_members
+from sureshot.estimators.gp.local_fitting import local_plans
 from sureshot.estimators.gp.local_member import LocalMember
 from sureshot.estimators.gp.member_fitting import (
     DEFAULT_INDUCING,
@@ -26,8 +27,10 @@ from sureshot.estimators.gp.member_fitting import (
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
 from sureshot.estimators.gp.settings import Settings
+from sureshot.estimators.gp.tuning.objective import LabelLogLoss
 from sureshot.estimators.gp.warm_start import Start
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
+from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.support import EXACT_LIMIT, Support, is_compared_whole
 from sureshot.kernels import is_unit_norm
@@ -47,22 +50,30 @@ def fit(settings: Settings, training: TrainingSet) -> GPFitted:
     local: list[LocalMember] = []
     clock = training.reader.clock
     scaling = columns_scaling(settings, rows, training.column_names, clock)
+
+    def support_of(some: LabelledRows, columns: Scaling, device: torch.device) -> Support:
+        return Support.of(some, n_classes, columns, device)
+
     with stage(0.0, CHOSEN):
-        beside_local = clock is not None or _has_local_members(settings, rows)
+        beside_local = clock is not None or has_local_members(settings, rows)
         if settings.approximation != NEAREST_NEIGHBOURS and clock is None:
             most = MOST_OF_AN_INPUT * _inducing_inputs(settings)
             share = min(1.0, most / len(rows.y)) if beside_local else 1.0
-            chosen = choose_plans(settings, sample_of(rows, share), n_classes, matrix, scaling, beside_local)
+            models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
+            objective = LabelLogLoss(settings.predictive, by_evidence=settings.objective == "evidence")
+            seen = sample_of(rows, share)
+            chosen = choose_plans(settings, models, objective, seen, support_of, matrix, scaling, beside_local)
             plans = [(replace(plan, share=share), support) for plan, support in chosen]
         if beside_local:
-            local = local_members(settings, rows, n_classes, scaling, clock)
+            found = local_plans(settings, rows, support_of, LabelLogLoss("plug_in"), scaling, clock)
+            local = [LocalMember.of(plan, rows, n_classes) for plan in found]
     with stage(CHOSEN, 1.0):
         fitted = fit_members(settings, plans, local, rows, training)
     chosen_by = len(fitted.rows.y), int(np.count_nonzero(fitted.frequencies))
     return fitted if settings.objective is None else replace(fitted, chosen_by=chosen_by)
 
 
-def _has_local_members(settings: Settings, rows: LabelledRows) -> bool:
+def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
     """Whether rows are more than global members can all see, or nearest rows are asked for."""
     if settings.approximation == NEAREST_NEIGHBOURS:
         return True

@@ -37,7 +37,7 @@ class Judged:
 
     def joined_by(self, local: Sequence[LocalMember], rows: LabelledRows, ask: bool = True) -> Judged:
         """With members that see nearest rows, and no more judges than their predictions take time for, if any."""
-        past = local[0].past(rows)
+        past = local[0].process.past(rows)
         place, asked = sampled_rows(self.support, MOST_JUDGES, None if past is None else past.order)
         of_rows = [None if part is None else part[:, place] for part in self.left_out]
         seen = np.flatnonzero(rows.lots < self.members[0].plan.share) if self.members else np.arange(len(rows.y))

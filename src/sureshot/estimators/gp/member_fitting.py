@@ -135,16 +135,19 @@ class Basis:
 
 @torch.no_grad()
 def basis_of(settings: Settings, plan: Plan, support: Support) -> Basis:
+    """With the features of the labelled rows."""
+    found = basis_for(settings, plan, support)
+    return Basis(found, found.features(support.x))
+
+
+def basis_for(settings: Settings, plan: Plan, support: Support) -> Finite:
     """Explicit features of the kernel, or those by inducing inputs, which may be all rows."""
-    found: Finite
     if by_inducing_inputs(settings, plan, support):
         inputs = _inducing_inputs(support, settings.n_inducing or DEFAULT_INDUCING)
-        found = Inducing(plan.kernel, inputs, plan.model.searches)
-    elif has_finite_rank(plan, support):
-        found = Explicit.of(plan.kernel, support.x)
-    else:
-        found = Inducing(plan.kernel, support.x, plan.model.searches)
-    return Basis(found, found.features(support.x))
+        return Inducing(plan.kernel, inputs, plan.model.searches)
+    if has_finite_rank(plan, support):
+        return Explicit.of(plan.kernel, support.x)
+    return Inducing(plan.kernel, support.x, plan.model.searches)
 
 
 def condition_on(

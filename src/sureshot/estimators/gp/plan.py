@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from sureshot.estimators.gp.model import Model
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.choose import AVERAGED_ROWS, Choice, tune
 from sureshot.estimators.gp.tuning.family_search import scaled
-from sureshot.estimators.gp.tuning.objective import LabelLogLoss
+from sureshot.estimators.gp.tuning.objective import Objective
 from sureshot.estimators.gp.tuning.spectral import clear_spectral_scaling
 from sureshot.estimators.rows.clock import Clock
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
@@ -31,11 +31,11 @@ from sureshot.likelihoods.base import PredictiveRule
 
 @dataclass(frozen=True)
 class Locality:
-    """How local regressions become probabilities, see `LabelLink`."""
+    """How local regressions become probabilities or densities, see `LabelLink` and `NumberLink`."""
 
     n_neighbours: int
     gain: float
-    doubt: float
+    doubt: float = 1.0  # of probabilities
     batch: int | None = None  # see `Past`; None: time does not matter
     counted: bool = False  # whether time is their number
 
@@ -80,10 +80,16 @@ class Plan:
         return device
 
 
+SupportOf = Callable[[LabelledRows, Scaling, torch.device], Support]
+"""Labelled rows as kernels see them under a map of the columns, on a device."""
+
+
 def choose_plans(
     settings: Settings,
+    models: tuple[Model, ...],  # to choose from, the default first
+    objective: Objective,
     rows: LabelledRows,  # that global members see, the weights of their classes multiplied in
-    n_classes: int,
+    support_of: SupportOf,
     matrix: np.ndarray | None,  # (n, n), the kernel matrix, if it is precomputed; rows are then positions in it
     scaling: Scaling,  # of columns
     beside_local: bool = False,  # whether members join them in which columns have length-scales of their own
@@ -92,16 +98,14 @@ def choose_plans(
 
     Each with the rows as its kernel sees them.
     """
-    models = options.models_for(settings.likelihood, settings.inference, n_classes, **settings.model_settings)
     options.check_objective(settings.objective, models[0].inference)
-    support = Support.of(rows, n_classes, scaling, settings.device)
-    objective = LabelLogLoss(settings.predictive, by_evidence=settings.objective == "evidence")
+    support = support_of(rows, scaling, settings.device)
     embeddings = settings.kernel == "auto" and is_unit_norm(support.x)
     by_rows = settings.objective not in (None, "evidence")
-    if embeddings and settings.averages and by_rows and len(rows.y) <= AVERAGED_ROWS:
+    if embeddings and settings.averages and by_rows and len(support.y) <= AVERAGED_ROWS:
         with one_thread():
             scaling = replace(scaling, spectral=clear_spectral_scaling(support, objective))
-        support = Support.of(rows, n_classes, scaling, settings.device)
+        support = support_of(rows, scaling, settings.device)
     free = settings.standardize == "auto" and bool((scaling.scale != 1).any())
     ranks = columns_ranks(support) if free and settings.averages else None
     column_scale = aligned(scaling.scale, settings.device) if free else None
@@ -135,7 +139,7 @@ def choose_plans(
             )
     plans = [_plan(setting, models[0], settings.predictive, scaling) for setting in found]
     return [
-        (plan, support if plan.scaling is scaling else Support.of(rows, n_classes, plan.scaling, settings.device))
+        (plan, support if plan.scaling is scaling else support_of(rows, plan.scaling, settings.device))
         for plan in plans
     ]
 

@@ -19,7 +19,8 @@ class LabelledRows:
     """Distinct labelled rows with their weights."""
 
     x: np.ndarray  # (n, D) float64
-    y: np.ndarray  # (n,) int64, class numbers, in the order in which classes came: places in `ClassFitted.classes`
+    # (n,) int64, class numbers, in the order in which classes came: places in `ClassFitted.classes`; or (n, P) float64
+    y: np.ndarray
     weight: np.ndarray  # (n,) float64, positive
     # (n,) float64, the weights without those of classes, if these are multiplied in
     copies: np.ndarray | None = field(default=None, metadata={"stored": False})
@@ -27,17 +28,17 @@ class LabelledRows:
     def check_parts(self) -> None:
         """ValueError for what are no labelled rows."""
         x, y, weight = self.x, self.y, self.weight
-        if x.dtype != np.float64 or x.ndim != 2 or y.dtype != np.int64 or weight.dtype != np.float64:
+        if x.dtype != np.float64 or x.ndim != 2 or weight.dtype != np.float64:
             raise ValueError("labelled rows of other types")
-        if not len(x) == len(y) == len(weight) or y.ndim != 1 or weight.ndim != 1 or not (weight > 0).all():
+        if (y.dtype, y.ndim) not in ((np.int64, 1), (np.float64, 2)) or not np.isfinite(y).all():
+            raise ValueError("targets of another type")
+        if not len(x) == len(y) == len(weight) or weight.ndim != 1 or not (weight > 0).all():
             raise ValueError("labelled rows that do not fit their labels and weights")
 
     @cached_property
     def lots(self) -> np.ndarray:
         """A number (n,) from 0 to 1 for each row, as if drawn, that follows from nothing but what is in it."""
-        bits = np.ascontiguousarray(self.x + 0.0).view(np.uint64)
-        factors = np.random.default_rng(0).integers(2**63, size=self.x.shape[1], dtype=np.uint64) | np.uint64(1)
-        mixed = (bits * factors).sum(1, dtype=np.uint64) + self.y.astype(np.uint64)
+        mixed = _mixed(self.x, 0) + (self.y.astype(np.uint64) if self.y.ndim == 1 else _mixed(self.y, 1))
         for shift in (29, 32):  # low bits of sums of products say little
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(0x9E3779B97F4A7C15)
         return (mixed >> np.uint64(11)) / 2.0**53
@@ -55,11 +56,11 @@ class LabelledRows:
         All of it, as copies tell nothing new where they are the same row sent again, drawn again or weighted, and
         settings that know every copy again would be chosen. But where equal rows have different labels, as in a table
         of few values, only one of the copies: without all of them the row would be told by nothing but the labels that
-        contradict it.
+        contradict it. Numbers do not contradict each other.
         """
         of_one = self.of_one
-        if (of_one == 1).all():
-            return of_one
+        if (of_one == 1).all() or self.y.ndim == 2:
+            return np.ones_like(of_one)
         place = equal_rows(self.x)
         contradicted = np.bincount(place)[place] > 1  # by an equal row of another label
         found: np.ndarray = np.where(contradicted, of_one, 1.0)
@@ -75,6 +76,14 @@ class LabelledRows:
         return found
 
 
+def _mixed(cells: np.ndarray, seed: int) -> np.ndarray:
+    """A number (n,) uint64 of what is in rows (n, D)."""
+    bits = np.ascontiguousarray(cells + 0.0).view(np.uint64)
+    factors = np.random.default_rng(seed).integers(2**63, size=cells.shape[1], dtype=np.uint64) | np.uint64(1)
+    mixed: np.ndarray = (bits * factors).sum(1, dtype=np.uint64)
+    return mixed
+
+
 def merge_rows(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LabelledRows:
     """Merge equal labelled rows of positive weight, sort canonically."""
     return merged_rows(LabelledRows(x, y, weight))[0]
@@ -87,7 +96,8 @@ def merged_rows(rows: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
     _, first, inverse = np.unique(keyed, return_index=True, return_inverse=True)
     place = inverse.ravel()
     merged = np.bincount(place, weights=rows.weight, minlength=len(first))
-    return LabelledRows(x[first], rows.y[first].astype(np.int64), merged), place
+    y = rows.y[first]
+    return LabelledRows(x[first], y.astype(np.int64) if y.ndim == 1 else y + 0.0, merged), place
 
 
 def with_rows(known: LabelledRows, new: LabelledRows) -> tuple[LabelledRows, np.ndarray]:
@@ -121,7 +131,7 @@ def places_among(known: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _keys(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """What merged rows are sorted by, (N,)."""
-    return _as_bytes(np.column_stack([x, y.astype(np.float64)]))
+    return _as_bytes(np.column_stack([x, y.astype(np.float64) + 0.0]))
 
 
 def _as_bytes(x: np.ndarray) -> np.ndarray:

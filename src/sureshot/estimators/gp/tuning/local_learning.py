@@ -112,7 +112,7 @@ def learn(
             of_rows = torch.where(hidden.gather(1, chosen), OFF * of_rows, of_rows)
         found = local_regression(local_problem(kernel, beside, of_rows), link.targets(place).float())
         variance = (1 - found.explained).clamp_min(0)
-        loss = -link.log_density(parameters, found.mean, variance, own).mean()
+        loss = -link.log_density(parameters, found.mean, variance, noise, own).mean()
         loss = loss + ((point - start) / spread).square().sum() / (2 * total)
         (gradient,) = torch.autograd.grad(loss, point)
         with torch.no_grad():  # torch's own Adam takes five seconds to import

@@ -1,0 +1,92 @@
+"""What `GPRegressor` has learnt: one Gaussian process, or several that are averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.computing.threads import threads_for
+from sureshot.estimators.gp.number_member import NumberMember, NumberMoments
+from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor
+from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.target_scale import TargetScale
+from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.kernels import Expression
+
+MOST_JUDGES = 4000
+"""Left-out rows, evenly chosen, that weigh members and make intervals."""
+
+
+@dataclass(frozen=True)
+class NumberEnsemble(NumberPredictor):
+    """Members and their weights."""
+
+    members: tuple[NumberMember, ...]  # the heaviest first
+
+    @property
+    def weight(self) -> np.ndarray:
+        return np.array([member.plan.weight for member in self.members])
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """Rows as they are."""
+        return torch.from_numpy(np.require(kept, requirements=["C", "W"]))
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return stacked([member.moments(queries) for member in self.members])
+
+
+def stacked(found: list[NumberMoments]) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each member: means (Q, M, P), and variances (Q, M) of numbers and of latents."""
+    return (
+        torch.stack([one.mean for one in found], 1),
+        torch.stack([one.total for one in found], 1),
+        torch.stack([one.variance for one in found], 1),
+    )
+
+
+def judges(rows: LabelledRows) -> Tensor:
+    """Places of the rows that are left out."""
+    return torch.from_numpy(np.unique(np.linspace(0, len(rows.y) - 1, MOST_JUDGES).round().astype(np.int64)))
+
+
+def left_out_moments(
+    members: tuple[NumberMember, ...] | list[NumberMember], rows: LabelledRows, target: TargetScale, place: Tensor
+) -> list[NumberMoments]:
+    """What each member says of rows at places (K,), each without itself."""
+    found = []
+    for member in members:
+        plan = member.plan
+        support = NumberSupport.scaled(rows, target, plan.scaling, plan.device)
+        with threads_for(len(rows.y)):
+            found.append(member.left_out(support, rows, place))
+    return found
+
+
+@dataclass(frozen=True)
+class GPNumbersFitted(NumberFitted):
+    """What a `GPRegressor` has learnt."""
+
+    predictor: NumberEnsemble
+    score: float  # mean log density of left-out rows, in nats, in units of the numbers; NaN after an update
+
+    @property
+    def members(self) -> tuple[NumberMember, ...]:
+        """The heaviest first."""
+        return self.predictor.members
+
+    @property
+    def kernel(self) -> Expression:
+        """Of the heaviest member, with its scales."""
+        return self.members[0].plan.kernel
+
+    @cached_property
+    def left_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        place = judges(self.rows)
+        found = left_out_moments(self.members, self.rows, self.target, place)
+        sure = [member.tempered(moments) for member, moments in zip(self.members, found, strict=True)]
+        mean, variance, _ = (part.cpu().numpy() for part in stacked(sure))
+        return self.rows.y[place.numpy()], mean, variance

@@ -1,0 +1,113 @@
+"""What the model file of a `GPRegressor` holds: plans and rows, from which the posteriors follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sureshot.approximations.base import Finite
+from sureshot.approximations.explicit import Explicit
+from sureshot.approximations.inducing import Inducing
+from sureshot.estimators.gp.member_fitting import has_finite_rank
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble
+from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
+from sureshot.estimators.gp.plan import Plan
+from sureshot.estimators.gp.weight_space import LazyWeightSpace
+from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.target_scale import TargetScale
+from sureshot.estimators.rows.labelled_rows import sample_of
+from sureshot.estimators.stored import Format, Stored
+
+
+@dataclass(frozen=True)
+class StoredNumberMember:
+    """A plan, and what does not follow from it and the rows."""
+
+    plan: Plan
+    inducing: Tensor | None  # (M, D), where they are not all rows
+
+    def check_parts(self) -> None:
+        """ValueError for the plan of another kind of member."""
+        if self.plan.local is not None and self.inducing is not None:
+            raise ValueError("a member of nearest rows has no inducing inputs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredNumbers(Stored):
+    """What a file keeps of a `GPNumbersFitted`."""
+
+    target: TargetScale
+    one_target: bool
+    wider: float
+    calibrated: bool
+    score: float
+    chosen_by: int
+    members: tuple[StoredNumberMember, ...]
+
+    def check_parts(self) -> None:
+        super().check_parts()
+        if self.rows.y.ndim != 2 or self.rows.y.shape[1] != len(self.target.mean):
+            raise ValueError("the numbers do not fit their scale")
+        if not self.members or abs(sum(member.plan.weight for member in self.members) - 1) > 1e-6:
+            raise ValueError("the members' weights do not sum to one")
+        if not self.wider > 0 or self.chosen_by < 0 or (self.one_target and len(self.target.mean) > 1):
+            raise ValueError("malformed calibration or numbers of targets or rows")
+        for member in self.members:
+            member.plan.scaling.check_columns(self.rows.x.shape[1])
+
+    def answers(self, fitted: GPNumbersFitted, moments: tuple[Tensor, ...]) -> Tensor:
+        """The means."""
+        return moments[0].flatten(1)
+
+
+def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
+    names = ("target", "one_target", "wider", "calibrated", "score", "chosen_by")
+    return {
+        **{name: getattr(fitted, name) for name in names},
+        "members": tuple(_stored(member) for member in fitted.members),
+    }
+
+
+def _stored(member: NumberMember) -> StoredNumberMember:
+    inducing = None
+    if isinstance(member, GlobalNumberMember) and isinstance(member.process.approximation, Inducing):
+        found, space = member.process.approximation.inputs, member.process.space
+        inducing = None if isinstance(space, LazyWeightSpace) and torch.equal(found, space.inputs) else found
+    return StoredNumberMember(member.plan, inducing)
+
+
+def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
+    training = stored.training
+    members: list[NumberMember] = []
+    for part in stored.members:
+        plan, seen = part.plan, sample_of(stored.rows, part.plan.share)
+        support = NumberSupport.scaled(seen, stored.target, plan.scaling, plan.device)
+        if plan.local is not None:
+            members.append(LocalNumberMember.of(plan, support, stored.rows))
+            continue
+        basis: Finite
+        if part.inducing is None and has_finite_rank(plan, support):
+            basis = Explicit.of(plan.kernel, support.x)
+        else:
+            basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
+        members.append(GlobalNumberMember.of(plan, support, basis))
+    log_evidence = next((one.log_evidence for one in members if isinstance(one, GlobalNumberMember)), float("nan"))
+    return GPNumbersFitted(
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
+        log_evidence=log_evidence,
+        predictor=NumberEnsemble(tuple(members)),
+        target=stored.target,
+        one_target=stored.one_target,
+        score=stored.score,
+        chosen_by=stored.chosen_by,
+        wider=stored.wider,
+        calibrated=stored.calibrated,
+    )
+
+
+GP_NUMBERS_FORMAT = Format("gp_regressor", GPNumbersFitted, StoredNumbers, _own, _fitted)

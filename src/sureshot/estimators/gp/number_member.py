@@ -1,0 +1,127 @@
+"""Members of a regression: what each says of the numbers of rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from sureshot.approximations.base import Finite
+from sureshot.computing.layout import aligned
+from sureshot.estimators.gp.local_process import LocalProcess
+from sureshot.estimators.gp.plan import Plan
+from sureshot.estimators.gp.process import GaussianProcess
+from sureshot.estimators.gp.weight_space import LazyWeightSpace
+from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.gaussian.features import FeaturePrior
+from sureshot.gaussian.posterior import leave_one_out
+from sureshot.inference.least_squares import regression_log_evidence, regression_sites, weight_space_of
+from sureshot.likelihoods.local_link import NumberLink
+
+
+class NumberMoments(NamedTuple):
+    """Of Q rows: latents on the scale on which numbers are learnt."""
+
+    mean: Tensor  # (Q, P)
+    variance: Tensor  # (Q,), of a latent, the same for all targets
+    noise: Tensor  # (), variance of a number around its latent
+
+    @property
+    def total(self) -> Tensor:
+        """Variances (Q,) of numbers."""
+        return self.variance + self.noise
+
+
+@dataclass(frozen=True)
+class NumberMember(ABC):
+    """The plan's temperature multiplies deviations."""
+
+    plan: Plan
+
+    def weighing(self, weight: float) -> Self:
+        """With another share of the average."""
+        return replace(self, plan=replace(self.plan, weight=weight))
+
+    @abstractmethod
+    def latents(self, queries: Tensor) -> NumberMoments:
+        """Of rows (Q, D) as they are kept."""
+
+    @abstractmethod
+    def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
+        """Of learnt rows at places (Q,), each without itself; the support is of the member's own scaling."""
+
+    def moments(self, queries: Tensor) -> NumberMoments:
+        """As `latents`, as sure as left-out rows allow."""
+        return self.tempered(self.latents(queries))
+
+    def tempered(self, found: NumberMoments) -> NumberMoments:
+        """As sure as left-out rows allow."""
+        factor = self.plan.temperature**2
+        return NumberMoments(found.mean, factor * found.variance, factor * found.noise)
+
+
+@dataclass(frozen=True)
+class GlobalNumberMember(NumberMember):
+    """A Gaussian process given all rows."""
+
+    process: GaussianProcess
+    log_evidence: float  # in nats
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, plan: Plan, support: NumberSupport, basis: Finite) -> GlobalNumberMember:
+        """By features of an approximation of the plan's kernel."""
+        features, (numbers, mean) = basis.features(support.x), support.targets
+        found = weight_space_of(features, numbers, mean, support.weight, plan.model.noise)
+        prior = FeaturePrior(features[None], mean[:, None])
+        evidence = regression_log_evidence(prior, numbers, support.weight, plan.model.noise)
+        coefficients = aligned(basis.coefficients(found.weights))
+        arrays = {"prior_mean": mean, "precision": found.precision}
+        space = LazyWeightSpace(basis, support.x, "site", arrays, coefficients)
+        return cls(plan, GaussianProcess(plan.scaling, basis, coefficients, mean, space), float(evidence.sum()))
+
+    @torch.no_grad()
+    def latents(self, queries: Tensor) -> NumberMoments:
+        values = self.process.values(queries)
+        mean, variance = self.process.marginals(values)
+        return NumberMoments(mean.mT, variance[0], mean.new_tensor(self.plan.model.noise))
+
+    @torch.no_grad()
+    def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
+        features, noise = self.process.approximation.features(support.x), self.plan.model.noise
+        numbers, mean = support.targets
+        prior = FeaturePrior(features[None], mean[:, None])
+        sites = regression_sites(numbers, support.weight, noise)
+        known = prior.condition(sites)
+        found, variance = leave_one_out(known.mean, known.variance, *(support.left_out * part for part in sites))
+        return NumberMoments(found.mT[place], variance[0, place], found.new_tensor(noise))
+
+
+@dataclass(frozen=True)
+class LocalNumberMember(NumberMember):
+    """Regressions on the rows nearest to each; latents of variance 1 are multiplied by the plan's gain."""
+
+    process: LocalProcess
+    mean: Tensor  # (P,), of all numbers
+
+    @classmethod
+    def of(cls, plan: Plan, support: NumberSupport, rows: LabelledRows) -> LocalNumberMember:
+        """Of labelled rows."""
+        numbers, mean = (part.cpu() for part in support.targets)
+        link = NumberLink((numbers - mean[:, None]).mT.contiguous())
+        return cls(plan, LocalProcess.of(plan, rows, link), mean)
+
+    def latents(self, queries: Tensor) -> NumberMoments:
+        return self._scaled(*self.process.moments(queries))
+
+    def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
+        return self._scaled(*self.process.moments_without_themselves(rows, place.cpu()))
+
+    def _scaled(self, mean: Tensor, variance: Tensor) -> NumberMoments:
+        assert self.plan.local is not None
+        gain = self.plan.local.gain
+        return NumberMoments(mean + self.mean.to(mean), gain * variance, mean.new_tensor(gain * self.plan.model.noise))

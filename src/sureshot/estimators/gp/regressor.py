@@ -1,0 +1,178 @@
+"""Gaussian-process regression in scikit-learn's form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpytorch.kernels import Kernel
+from sklearn.utils import Tags
+
+from sureshot.computing.surroundings import undisturbed
+from sureshot.estimators.arguments import RandomState, check_choice
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted
+from sureshot.estimators.gp.number_fitting import fit_numbers, update_numbers
+from sureshot.estimators.gp.number_format import GP_NUMBERS_FORMAT
+from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
+from sureshot.estimators.gp.settings import Settings, is_precomputed
+from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
+from sureshot.estimators.numbers.target_scale import TRANSFORMS
+from sureshot.estimators.rows.clock import check_window
+from sureshot.estimators.rows.readers import Reader, TableReader
+from sureshot.kernels import Expression
+
+APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS)
+
+_OF_CLASSES: dict[str, Any] = {
+    "likelihood": "least_squares",
+    "inference": "auto",
+    "predictive": "auto",
+    "likelihood_temperature": 1.0,
+    "prior_mean": 0.0,
+    "class_weight": None,
+    "class_prior": "auto",
+    "n_chains": 1,
+    "n_sweeps": 1,
+}
+"""Settings of classifiers that numbers have no use for."""
+
+
+@undisturbed
+class GPRegressor(IncrementalRegressor):
+    """Gaussian-process regression that chooses its kernel, scales and noise, and says how sure it is.
+
+    Answers are mixtures of the normals of several Gaussian processes, weighed by the log density of left-out rows: up
+    to 1500 rows of exact ones under several kernels, one of them with a length-scale for each column; of more rows
+    those by inducing inputs beside local ones, which see the 64 rows nearest to each query.
+
+    Parameters
+    ----------
+    kernel : str, gpytorch.kernels.Kernel or sureshot.kernels.Expression, default="auto"
+        A name (those of `GPClassifier`, but "precomputed"), or a kernel. "auto" averages several.
+    objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
+        What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing.
+    target_transform : {"auto", "none", "log", "yeo_johnson"}, default="auto"
+        The scale on which numbers are learnt; "auto" takes logarithms or powers where left-out numbers are clearly more
+        probable by them. Answers are always in units of y.
+    approximation : {"auto", "exact", "low_rank", "inducing", "nearest_neighbours"}, default="auto"
+        "auto" is exact up to 1500 rows, and averages inducing inputs with nearest neighbours beyond.
+    standardize : bool or "auto", default="auto"
+        Scale columns; "auto" leaves rows of unit length as they are.
+    ensemble : bool, default=True
+        Whether "auto" averages kernels; otherwise the best one.
+    relevance : bool or "auto", default="auto"
+        Whether columns may have length-scales of their own, where left-out rows gain by it.
+    n_inducing : int, optional
+        Inducing inputs, 500 by default.
+    n_neighbours : int, default=64
+        Rows that local members see of each query.
+    memory_limit : float or "auto", default="auto"
+        Bytes that a fit may take.
+    random_state : int or RandomState, optional
+        Seed.
+    device : str, default="auto"
+        Where tensors are.
+    n_jobs : int, optional
+        Kernels compared at once.
+    columns : "auto" or dict, default="auto"
+        What the columns of a DataFrame are taken for, see docs/tables.md.
+    time : str or int, optional
+        "arrival", or the column that says when a row was observed; see docs/streams.md.
+    window : float, optional
+        How long rows are kept, in units of time.
+    verbose : bool, default=False
+        Show progress.
+
+    Attributes
+    ----------
+    leave_one_out_score_ : float
+        Mean log density of left-out rows, in nats, in units of y: a little optimistic, as they chose the settings.
+    log_evidence_ : float
+        Of the heaviest member that sees all rows, of y in deviations.
+    target_transform_ : str
+        The scale that was chosen.
+    kernel_ : Expression
+        Of the heaviest member.
+    columns_, encoder_, reading_, row_ids_, n_features_in_, feature_names_in_
+        As of `GPClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(0, 6, 30)[:, None]
+    >>> model = GPRegressor().fit(x, np.sin(x[:, 0]))
+    >>> mean, deviation = model.predict([[1.0]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.0)) < 0.02)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel | Expression = "auto",
+        *,
+        objective: str | None = "auto",
+        target_transform: str = "auto",
+        approximation: str = "auto",
+        standardize: bool | str = "auto",
+        ensemble: bool = True,
+        relevance: bool | str = "auto",
+        n_inducing: int | None = None,
+        n_neighbours: int = 64,
+        memory_limit: float | str = "auto",
+        random_state: RandomState | None = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        columns: str | Mapping[str, str] = "auto",
+        time: str | int | None = None,
+        window: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.objective = objective
+        self.target_transform = target_transform
+        self.approximation = approximation
+        self.standardize = standardize
+        self.ensemble = ensemble
+        self.relevance = relevance
+        self.n_inducing = n_inducing
+        self.n_neighbours = n_neighbours
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+        self.columns = columns
+        self.time = time
+        self.window = window
+        self.verbose = verbose
+
+    kernel_ = FittedAttribute("kernel")
+    target_transform_ = FittedAttribute("target.transform")
+
+    _formats = (GP_NUMBERS_FORMAT,)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Scikit-learn's tags: several targets are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+    def _reader(self) -> Reader:
+        if is_precomputed(self.kernel):
+            raise ValueError("kernel='precomputed' is for GPClassifier: give GPRegressor the kernel itself.")
+        return TableReader.of(self.columns, None, self.time)
+
+    @property
+    def _window(self) -> float | None:
+        return None if self.window is None else check_window(self.window, self.time)
+
+    def _learn(self, training: TrainingSet, known: GPNumbersFitted | None, seed: int) -> GPNumbersFitted:
+        check_choice("approximation", self.approximation, APPROXIMATIONS)
+        transform = str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS)))
+        arguments = {name: value for name, value in self._arguments.items() if name != "target_transform"}
+        settings = Settings.checked({**_OF_CLASSES, **arguments}, seed, len(training.rows.y))
+        if known is None:
+            return fit_numbers(settings, training, transform)
+        return update_numbers(settings, training, known, transform)

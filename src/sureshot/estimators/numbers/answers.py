@@ -1,0 +1,208 @@
+"""Predictions of a fitted regressor: means, deviations, quantiles, intervals, densities, draws.
+
+Every answer is made of the frozen `NumberFitted` that the regressor holds, asked for once, in blocks of rows that bound
+memory. How it is learnt is `sureshot.estimators.numbers.regressor_base`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from torch import Tensor
+
+from sureshot.computing.surroundings import undisturbed
+from sureshot.estimators.arguments import RandomState, Rows, check_count
+from sureshot.estimators.base import IncrementalEstimator
+from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.numbers.number_fitted import NumberFitted
+from sureshot.estimators.numbers.prediction import Prediction
+from sureshot.estimators.numbers.targets import check_numbers
+from sureshot.warned import warn
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Of n numbers; (n, P) where there are several targets."""
+
+    lower: np.ndarray  # (n,)
+    upper: np.ndarray  # (n,)
+
+    def contain(self, y: Any) -> np.ndarray:
+        """Whether numbers (n,) are inside."""
+        found: np.ndarray = (self.lower <= y) & (y <= self.upper)
+        return found
+
+
+@undisturbed
+class NumberAnswers(RegressorMixin, IncrementalEstimator):
+    """The methods that predict numbers."""
+
+    leave_one_out_score_ = FittedAttribute("score")
+
+    def predict(self, X: Rows, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predict the mean of each row's number.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        return_std : bool, default=False
+            Return standard deviations, too: of a number, noise included.
+
+        Returns
+        -------
+        ndarray (n,), or (n, P) for P targets, or a tuple of two
+            In units of y.
+        """
+        fitted = self._current()
+        found = self._prediction(fitted, X)
+        mean = _as_given(fitted, found.mean)
+        return (mean, _as_given(fitted, found.deviation)) if return_std else mean
+
+    def predict_quantile(self, X: Rows, q: float | Sequence[float] | np.ndarray) -> np.ndarray:
+        """Predict the numbers that shares of all rows like each are less than.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        q : float or array (K,)
+            Shares, between 0 and 1.
+
+        Returns
+        -------
+        ndarray (n,), or (n, P) for P targets; with an array of shares one more dimension (..., K)
+            Of the mixture of the members' normals, exact to rounding.
+        """
+        fitted = self._current()
+        shares = [_share("q", float(one)) for one in np.ravel(q)]
+        prediction = self._prediction(fitted, X)
+        found = np.stack([_as_given(fitted, prediction.quantile(one)) for one in shares], axis=-1)
+        return found[..., 0] if np.ndim(q) == 0 else found
+
+    def predict_interval(self, X: Rows, coverage: float = 0.9) -> Intervals:
+        """Predict intervals that contain the true number with a stated probability.
+
+        Conformal prediction: the mean, and as many standard deviations to both sides as left-out rows need. Coverage is
+        guaranteed for rows that are exchangeable with the labelled ones, over all rows together, in the limit of a fit
+        that is stable. Widths follow the model's own doubt.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        coverage : float, default=0.9
+            The share of rows whose interval contains the number. ``coverage / (1 - coverage)`` labelled rows are needed
+            at least; with fewer the model's own quantiles are taken, with a warning.
+
+        Returns
+        -------
+        Intervals
+            ``lower`` and ``upper``, each (n,), or (n, P) for P targets.
+        """
+        coverage, fitted = _share("coverage", coverage), self._current()
+        found, within = self._prediction(fitted, X), fitted.deviations_within(coverage)
+        if not np.isfinite(within).all():
+            warn(
+                f"{fitted.usual_errors.shape[1]} left-out rows cannot vouch for a coverage of {coverage:g}: intervals "
+                "are the model's own quantiles. Take a smaller coverage, or more rows."
+            )
+            ends = found.quantile((1 - coverage) / 2), found.quantile((1 + coverage) / 2)
+        else:
+            ends = found.interval(within)
+        return Intervals(*(_as_given(fitted, end) for end in ends))
+
+    def log_density(self, X: Rows, y: Any) -> np.ndarray:
+        """Return the log density of numbers.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        y : array (n,) or (n, P)
+            Their numbers.
+
+        Returns
+        -------
+        ndarray (n,)
+            In nats, per unit of y; of several targets the sum.
+        """
+        fitted = self._current()
+        found = self._prediction(fitted, X)
+        numbers = check_numbers(y, len(found.scaled.means[0]), len(fitted.target.mean))
+        density: np.ndarray = found.log_density(numbers).sum(axis=1)
+        return density
+
+    def sample_y(self, X: Rows, n_samples: int = 1, random_state: RandomState | None = 0) -> np.ndarray:
+        """Draw numbers that rows may have, each row independent of the others.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        n_samples : int, default=1
+            How many for each row.
+        random_state : int or RandomState, default=0
+            A seed, or a generator.
+
+        Returns
+        -------
+        ndarray (n, n_samples), or (n, P, n_samples) for P targets
+            In units of y, noise included.
+        """
+        fitted, n_samples = self._current(), check_count("n_samples", n_samples)
+        seed = random_state.randint(2**31 - 1) if isinstance(random_state, np.random.RandomState) else random_state
+        drawn = self._prediction(fitted, X).sample(n_samples, np.random.default_rng(seed))
+        return drawn[:, 0] if fitted.one_target else drawn
+
+    def outlier_score(self, X: Rows) -> np.ndarray:
+        """Score how unlike all labelled rows each row is.
+
+        The sum of the model's doubt about the noiseless number and of the distance to the labelled rows, each
+        standardised by what labelled rows have.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n,)
+            Larger is more unlike.
+        """
+        fitted = self._current()
+        kept = self._kept(fitted, X)
+        (of_model,) = self._in_blocks(fitted, kept, _unknown)
+        with torch.no_grad():
+            return fitted.outlier_score(kept, of_model)
+
+    def _prediction(self, fitted: NumberFitted, X: Any) -> Prediction:
+        return fitted.prediction(*self._predict_in_blocks(fitted, X, _moments))
+
+
+def _moments(fitted: NumberFitted, queries: Tensor) -> tuple[Tensor, Tensor]:
+    return fitted.predictor.moments(queries)[:2]
+
+
+def _unknown(fitted: NumberFitted, queries: Tensor) -> tuple[Tensor]:
+    return (fitted.unknown(fitted.predictor.moments(queries)[2]),)
+
+
+def _as_given(fitted: NumberFitted, numbers: np.ndarray) -> np.ndarray:
+    """Numbers (n, P) in the shape that y had."""
+    return numbers[:, 0] if fitted.one_target else numbers
+
+
+def _share(name: str, value: Any) -> float:
+    if not isinstance(value, int | float | np.floating) or isinstance(value, bool) or not 0 < value < 1:
+        raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}.")
+    return float(value)

@@ -1,0 +1,108 @@
+"""What a regressor has learnt: a scale of numbers, members that are averaged, and how far off left-out rows were."""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.estimators.fitted import Fitted
+from sureshot.estimators.numbers.mixture import NormalMixture
+from sureshot.estimators.numbers.prediction import Prediction
+from sureshot.estimators.numbers.target_scale import TargetScale
+from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
+from sureshot.estimators.rows.labelled_rows import merge_rows
+
+_CHOSEN = 2
+
+
+def optimism(n_rows: int) -> float:
+    """How many times farther off new numbers are than those of left-out rows, which have chosen the settings.
+
+    As if they had chosen two numbers (Akaike's final prediction error). Of 144 fits of 10 to 120 rows of six tables
+    intervals of nominal 90 % then cover 86 to 93 % of new numbers, without 83 to 89 %.
+    """
+    return math.sqrt((n_rows + _CHOSEN) / max(n_rows - _CHOSEN, 1))
+
+
+class NumberPredictor(ABC):
+    """Answers about queries (Q, D) on the scale on which numbers are learnt."""
+
+    @property
+    def queries_at_once(self) -> int:
+        """How many queries keep the memory of an answer within bounds; any number where not stated."""
+        return sys.maxsize
+
+    @property
+    @abstractmethod
+    def weight(self) -> np.ndarray:
+        """Of the members, (M,), sum 1."""
+
+    @abstractmethod
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        """What members see of rows in the form in which the reader keeps them."""
+
+    @abstractmethod
+    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each member: means (Q, M, P), and variances (Q, M) of numbers and of latents without noise."""
+
+
+@dataclass(frozen=True)
+class NumberFitted(Fitted, ABC):
+    """What a regressor of numbers has learnt."""
+
+    predictor: NumberPredictor
+    target: TargetScale
+    one_target: bool  # whether y had one dimension
+    wider: float = field(default=1.0, kw_only=True)  # what `calibrate` multiplies deviations by
+    calibrated: bool = field(default=False, kw_only=True)
+    chosen_by: int = field(default=0, kw_only=True)  # how many rows chose the settings
+
+    @property
+    def settled(self) -> NumberFitted:
+        """The same with all that predictions need."""
+        return self
+
+    def prediction(self, mean: np.ndarray, variance: np.ndarray) -> Prediction:
+        """By moments (n, M, P) and (n, M)."""
+        deviation = np.broadcast_to(self.wider * np.sqrt(variance.T)[:, :, None], (*variance.T.shape, mean.shape[2]))
+        return Prediction(NormalMixture(self.predictor.weight, np.moveaxis(mean, 1, 0), deviation), self.target)
+
+    @property
+    @abstractmethod
+    def left_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Numbers (K, P) of rows that were left out one at a time, and members' moments (K, M, P) and (K, M); kept."""
+
+    @cached_property
+    def usual_errors(self) -> np.ndarray:
+        """How far off left-out numbers were, in deviations, (P, K), each increasing."""
+        y, mean, variance = self.left_out
+        return np.sort(self.prediction(mean, variance).errors(y).T, axis=1)
+
+    def deviations_within(self, coverage: float) -> np.ndarray:
+        """Deviations (P,) within which a share of new numbers lies: conformal where left-out rows are enough."""
+        errors = self.usual_errors
+        rank = math.ceil(coverage * (errors.shape[1] + 1) - 1e-9)
+        if rank > errors.shape[1]:
+            return np.full(len(errors), np.inf)
+        found: np.ndarray = optimism(self.chosen_by) * errors[:, rank - 1]
+        return found
+
+    @cached_property
+    def outlier_score(self) -> OutlierScore:
+        """What makes the outlier score of rows; made when it is first asked for."""
+        x = merge_rows(self.rows.x, np.zeros(len(self.rows.x), dtype=np.int64), np.ones(len(self.rows.x))).x
+        some = x[np.unique(np.linspace(0, len(x) - 1, MOST_LEFT_OUT).astype(np.int64))]
+        with torch.no_grad():
+            of_model = self.unknown(self.predictor.moments(self.predictor.inputs(some))[2]).cpu().numpy()
+        return OutlierScore.of(x, self.scalings(x), of_model, self.has_directions)
+
+    def unknown(self, latent: Tensor) -> Tensor:
+        """Deviations (Q,) of latents, by the members' variances (Q, M)."""
+        return (latent @ latent.new_tensor(self.predictor.weight)).sqrt()
