@@ -45,6 +45,7 @@ _MODULES = (
     "what-to-label",
     "mixed-tables",
     "large-tables",
+    "regression",
     "streams",
 )
 """Experiments of the modules of their names, each its ``EXPERIMENT``."""

@@ -1,0 +1,182 @@
+"""Peers of `GPRegressor`: each answers with means, quantiles and log densities of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import BayesianRidge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from experiments.mixed_tables import AsCategories, AsText
+from sureshot import GPRegressor
+
+QUANTILES = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+MOST_EXACT = 1700  # rows that an exact process with gradients of the evidence is given
+
+
+class Answers(Protocol):
+    """What is asked of a method about rows."""
+
+    mean: np.ndarray  # (n,)
+
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        """(n, K)."""
+
+    def log_density(self, y: np.ndarray) -> np.ndarray: ...
+
+    def interval(self, coverage: float) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+class Normal:
+    """Of means and standard deviations."""
+
+    def __init__(self, mean: np.ndarray, deviation: np.ndarray) -> None:
+        self.mean, self.deviation = mean, np.maximum(deviation, 1e-12)
+
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        return np.asarray(stats.norm.ppf(q, self.mean[:, None], self.deviation[:, None]))
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(stats.norm.logpdf(y, self.mean, self.deviation))
+
+    def interval(self, coverage: float) -> tuple[np.ndarray, np.ndarray]:
+        lower, upper = self.quantiles(np.array([(1 - coverage) / 2, (1 + coverage) / 2])).T
+        return lower, upper
+
+
+class OfRegressor:
+    """Of a fitted `GPRegressor`."""
+
+    def __init__(self, model: GPRegressor, x: Any) -> None:
+        self.model, self.x, self.mean = model, x, np.asarray(model.predict(x))
+
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        return self.model.predict_quantile(self.x, q)
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        return self.model.log_density(self.x, y)
+
+    def interval(self, coverage: float) -> tuple[np.ndarray, np.ndarray]:
+        found = self.model.predict_interval(self.x, coverage)
+        return found.lower, found.upper
+
+
+class Ours(BaseEstimator):
+    """Defaults."""
+
+    def fit(self, x: Any, y: np.ndarray) -> Ours:
+        self.model_ = GPRegressor().fit(x, y)
+        return self
+
+    def answers(self, x: Any) -> Answers:
+        return OfRegressor(self.model_, x)
+
+
+class Quantiles(Normal):
+    """Of quantiles at some levels; densities are those of the normal with their middle and their width."""
+
+    def __init__(self, mean: np.ndarray, levels: np.ndarray) -> None:
+        self.levels = np.sort(levels, axis=0)  # (K, n), which may cross
+        width = self.levels[QUANTILES.index(0.95)] - self.levels[QUANTILES.index(0.05)]
+        super().__init__(mean, width / (2 * stats.norm.ppf(0.95)))
+
+    def quantiles(self, q: np.ndarray) -> np.ndarray:
+        return np.stack([np.interp(q, QUANTILES, column) for column in self.levels.T])
+
+
+class BoostedQuantiles(BaseEstimator):
+    """Gradient boosting, stopped early, for the mean and seven quantiles."""
+
+    def fit(self, x: Any, y: np.ndarray) -> BoostedQuantiles:
+        common = {"categorical_features": "from_dtype", "early_stopping": True, "random_state": 0}
+        losses: list[dict[str, Any]] = [{}, *({"loss": "quantile", "quantile": q} for q in QUANTILES)]
+        self.models_ = [
+            make_pipeline(AsCategories(), HistGradientBoostingRegressor(**common, **loss)).fit(x, y) for loss in losses
+        ]
+        return self
+
+    def answers(self, x: Any) -> Answers:
+        mean, *levels = (model.predict(x) for model in self.models_)
+        return Quantiles(mean, np.stack(levels))
+
+
+class CatBoostUncertainty(BaseEstimator):
+    """CatBoost with a normal for each row, text as categories."""
+
+    def fit(self, x: Any, y: np.ndarray) -> CatBoostUncertainty:
+        from catboost import CatBoostRegressor
+
+        x = AsText().fit_transform(x)
+        text = [str(name) for name in x if not pd.api.types.is_numeric_dtype(x[name])]
+        self.scale_ = float(np.std(y)) or 1.0
+        options = {"verbose": False, "random_seed": 0, "thread_count": 1, "allow_writing_files": False}
+        self.model_ = CatBoostRegressor(loss_function="RMSEWithUncertainty", cat_features=text, **options)
+        self.model_.fit(x, y / self.scale_)
+        return self
+
+    def answers(self, x: Any) -> Answers:
+        mean, variance = self.model_.predict(AsText().fit_transform(x)).T * np.array([[1.0], [1.0]])
+        return Normal(self.scale_ * mean, self.scale_ * np.sqrt(variance))
+
+
+class Process(BaseEstimator):
+    """scikit-learn's Gaussian process: RBF with a length-scale for each column, and noise, by evidence."""
+
+    def fit(self, x: pd.DataFrame, y: np.ndarray) -> Process:
+        if len(x) > MOST_EXACT:
+            raise ValueError(f"{len(x)} rows are too many for a dense process")
+        self.columns_ = _numbers()
+        z = self.columns_.fit_transform(x)
+        self.centre_, self.scale_ = float(np.mean(y)), float(np.std(y)) or 1.0
+        kernel = ConstantKernel() * RBF(np.ones(z.shape[1])) + WhiteKernel()
+        self.model_ = GaussianProcessRegressor(kernel).fit(z, (y - self.centre_) / self.scale_)
+        return self
+
+    def answers(self, x: pd.DataFrame) -> Answers:
+        mean, deviation = self.model_.predict(self.columns_.transform(x), return_std=True)
+        return Normal(self.centre_ + self.scale_ * mean, self.scale_ * deviation)
+
+
+class Linear(BaseEstimator):
+    """Bayesian ridge regression."""
+
+    def fit(self, x: pd.DataFrame, y: np.ndarray) -> Linear:
+        self.model_ = make_pipeline(_numbers(), BayesianRidge()).fit(x, y)
+        return self
+
+    def answers(self, x: pd.DataFrame) -> Answers:
+        columns, model = self.model_[0], self.model_[-1]
+        return Normal(*model.predict(columns.transform(x), return_std=True))
+
+
+def _numbers() -> Any:
+    """One-hot text, filled and standardised numbers."""
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    text = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    selected = make_column_selector(dtype_include="number")
+    others = make_column_selector(dtype_exclude="number")
+    return make_pipeline(AsText(), make_column_transformer((numbers, selected), (text, others)))
+
+
+OURS, PROCESS, CATBOOST = "sureshot", "scikit-learn's process", "CatBoost"
+METHODS: dict[str, Callable[[], Any]] = {
+    OURS: Ours,
+    PROCESS: Process,
+    "HistGradientBoosting": BoostedQuantiles,
+    CATBOOST: CatBoostUncertainty,
+    "Bayesian ridge": Linear,
+}
+INSTALLED = tuple(name for name in METHODS if name != CATBOOST or find_spec("catboost") is not None)
+"""Methods whose packages are installed."""
