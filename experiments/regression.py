@@ -164,7 +164,8 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
     for name, caption in MEASURES.items():
         wide = means[name].join(errors) if name == "log density" else means[name]
         tables.append(Table(name.replace(" ", "-"), f"{caption}.", wide.rename_axis(columns=None).reset_index()))
-    tables.append(Table("published", "Log densities that papers print for the published splits.", PAPERS, digits=2, published=True))
+    caption = "Log densities that papers print for the published splits."
+    tables.append(Table("published", caption, PAPERS, digits=2, published=True))
     counts = splits[splits["method"] == OURS].groupby("data", sort=False)["seed"].nunique()
     return Outcome(
         title="Regression",
