@@ -29,6 +29,7 @@ CASES: dict[str, Callable[[], IncrementalRegressor]] = {
     "one kernel": lambda: GPRegressor("rbf"),
     "explicit features": lambda: GPRegressor("polynomial2"),
     "inducing inputs": lambda: GPRegressor("matern32", approximation="inducing", n_inducing=12),
+    "tails": lambda: GPRegressor("rbf", noise="student_t"),
     "nearest neighbours": lambda: GPRegressor(approximation="nearest_neighbours", n_neighbours=20),
 }
 FITTED: dict[str, IncrementalRegressor] = {}

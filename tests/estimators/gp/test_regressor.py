@@ -159,3 +159,18 @@ def test_numbers_are_learnt_on_the_scale_that_left_out_ones_prefer(caplog: pytes
 
 def test_numbers_as_they_are_stay_where_nothing_is_better(model: GPRegressor) -> None:
     assert model.target_transform_ == "none"
+
+
+def test_a_few_wild_numbers_drive_nothing(model: GPRegressor) -> None:
+    wild = np.random.default_rng(2).random(len(Y)) < 0.05
+    y = np.where(wild, Y + 10 * Y.std() * np.random.default_rng(3).choice([-1, 1], len(Y)), Y)
+    robust, plain = GPRegressor().fit(X, y), GPRegressor(noise="gaussian").fit(X, y)
+    assert 2 <= robust.noise_degrees_ <= 8
+    assert np.isinf(plain.noise_degrees_)
+    assert np.isinf(model.noise_degrees_)
+    expected, found, lost = (one.log_density(QUERIES, TRUE).mean() for one in (model, robust, plain))
+    assert found > 1.1 * expected > lost  # they are negative
+    assert robust._fitted.trusted is not None
+    assert robust._fitted.trusted[np.abs(robust._fitted.rows.y[:, 0] - 1000) > 200].max() < 0.02
+    assert np.median(robust._fitted.trusted) > 0.8
+    assert robust.log_density(QUERIES[:1], TRUE[:1] + 500)[0] > plain.log_density(QUERIES[:1], TRUE[:1] + 2000)[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +14,7 @@ from torch import Tensor
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.gp.number_member import NumberMember, NumberMoments
 from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor
+from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows
@@ -54,7 +57,7 @@ def judges(rows: LabelledRows) -> Tensor:
 
 
 def left_out_moments(
-    members: tuple[NumberMember, ...] | list[NumberMember], rows: LabelledRows, target: TargetScale, place: Tensor
+    members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale, place: Tensor
 ) -> list[NumberMoments]:
     """What each member says of rows at places (K,), each without itself."""
     found = []
@@ -71,7 +74,7 @@ class GPNumbersFitted(NumberFitted):
     """What a `GPRegressor` has learnt."""
 
     predictor: NumberEnsemble
-    score: float  # mean log density of left-out rows, in nats, in units of the numbers; NaN after an update
+    trusted: np.ndarray | None = field(default=None, kw_only=True)  # (N,), shares of rows' weights; None: all of them
 
     @property
     def members(self) -> tuple[NumberMember, ...]:
@@ -83,10 +86,27 @@ class GPNumbersFitted(NumberFitted):
         """Of the heaviest member, with its scales."""
         return self.members[0].plan.kernel
 
+    @property
+    def weighted(self) -> LabelledRows:
+        """The rows with the weights that they are learnt with."""
+        return trusting(self.rows, self.trusted)
+
     @cached_property
-    def left_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def left_out(self) -> tuple[np.ndarray, Prediction]:
         place = judges(self.rows)
-        found = left_out_moments(self.members, self.rows, self.target, place)
+        found = left_out_moments(self.members, self.weighted, self.target, place)
         sure = [member.tempered(moments) for member, moments in zip(self.members, found, strict=True)]
-        mean, variance, _ = (part.cpu().numpy() for part in stacked(sure))
-        return self.rows.y[place.numpy()], mean, variance
+        return self.rows.y[place.numpy()], self.prediction(*(part.cpu().numpy() for part in stacked(sure)))
+
+    @cached_property
+    def score(self) -> float:
+        """Mean log density of left-out rows, in nats, in units of the numbers."""
+        if len(self.rows.y) < 2:
+            return math.nan
+        (y, found), evidence = self.left_out, self.rows.evidence[judges(self.rows).numpy()]
+        return float(evidence @ found.log_density(y).sum(axis=1) / evidence.sum())
+
+
+def trusting(rows: LabelledRows, trusted: np.ndarray | None) -> LabelledRows:
+    """Rows with shares (n,) of their weights."""
+    return rows if trusted is None else replace(rows, weight=rows.weight * trusted, copies=rows.weight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from sureshot.estimators.gp.number_fitted import (
     NumberEnsemble,
     judges,
     left_out_moments,
+    stacked,
+    trusting,
 )
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
@@ -32,6 +34,7 @@ from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
 from sureshot.estimators.numbers.number_fitted import optimism
 from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.tails import DEGREES, degrees_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
@@ -42,13 +45,23 @@ from sureshot.progress import stage, tracked
 logger = logging.getLogger(__name__)
 
 LEAST_WEIGHT = 0.03  # of a member: less says too little for the time that it takes of every prediction
+FEWEST_FOR_TAILS = 30  # rows: of fewer nobody knows which are wild
+ROUNDS = 3
 MOST_LEFT_OUT = 2000  # rows by which noise is compared, all are learnt from
 
 
-def fit_numbers(settings: Settings, training: TrainingSet, transform: str) -> GPNumbersFitted:
-    """Choose kernels, scales and noise by rows, and find the posteriors; of numbers on a scale, or "auto".
+@dataclass(frozen=True)
+class Wanted:
+    """What `GPRegressor` was asked for beside its `Settings`."""
 
-    Of two scales the one that makes left-out numbers more probable.
+    transform: str  # "auto", or the scale of the target
+    noise: str  # "auto", "gaussian" or "student_t"
+
+
+def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GPNumbersFitted:
+    """Choose kernels, scales and noise by rows, and find the posteriors.
+
+    Of two scales of the target, and of noise with and without tails, the one that makes left-out numbers more probable.
     """
     settings, rows = for_reader(settings, training.reader), training.rows
     scaling = columns_scaling(settings, rows, training.column_names, training.reader.clock)
@@ -56,16 +69,38 @@ def fit_numbers(settings: Settings, training: TrainingSet, transform: str) -> GP
     def support_of(some: LabelledRows, scale: TargetScale) -> NumberSupport:
         return NumberSupport.scaled(some, scale, scaling, settings.device)
 
-    scales = scales_to_try(transform, rows, support_of, settings.seed)
+    scales = scales_to_try(wanted.transform, rows, support_of, settings.seed)
     found = []
     for place, target in enumerate(scales):
         with stage(place / len(scales), (place + 1) / len(scales)):
-            found.append(_fit(settings, training, scaling, target))
+            found += _by_noise(settings, training, scaling, target, wanted.noise)
     return max(found, key=lambda fitted: fitted.score) if len(found) > 1 else found[0]
 
 
-def _fit(settings: Settings, training: TrainingSet, scaling: Scaling, target: TargetScale) -> GPNumbersFitted:
-    rows, clock = training.rows, training.reader.clock
+def _by_noise(
+    settings: Settings, training: TrainingSet, scaling: Scaling, target: TargetScale, noise: str
+) -> list[GPNumbersFitted]:
+    """With normal noise, and with Student's if left-out errors have tails, or as asked for."""
+    plans = _plans(settings, training, training.rows, scaling, target)
+    normal = _fitted(settings, training, plans, target)
+    if noise == "gaussian" or len(training.rows.y) < FEWEST_FOR_TAILS:
+        return [normal]
+    errors = _errors(normal.members, normal.rows, target)
+    degrees, scale = degrees_of(errors.ravel())
+    if math.isinf(degrees):
+        if noise == "auto":
+            return [normal]
+        degrees = DEGREES[-1]
+    first = trusting(training.rows, trust(errors / scale, degrees).mean(axis=1))
+    robust = _fitted(settings, training, _plans(settings, training, first, scaling, target), target, degrees, first)
+    return [robust] if noise == "student_t" else [normal, robust]
+
+
+def _plans(
+    settings: Settings, training: TrainingSet, rows: LabelledRows, scaling: Scaling, target: TargetScale
+) -> list[Plan]:
+    """Of all members, by rows with the weights that they are learnt with."""
+    clock = training.reader.clock
     objective = LogDensity("plug_in", by_evidence=settings.objective == "evidence")
 
     def support_of(some: LabelledRows, columns: Scaling, device: torch.device) -> Support:
@@ -82,26 +117,84 @@ def _fit(settings: Settings, training: TrainingSet, scaling: Scaling, target: Ta
             plans = [replace(plan, share=share) for plan, _ in chosen]
         if beside_local:
             plans += local_plans(settings, rows, support_of, objective, scaling, clock)
+    return plans
+
+
+def _fitted(
+    settings: Settings,
+    training: TrainingSet,
+    plans: Sequence[Plan],
+    target: TargetScale,
+    degrees: float = math.inf,
+    first: LabelledRows | None = None,  # with the weights that the plans were chosen by
+) -> GPNumbersFitted:
+    """The posteriors for new plans."""
+    rows = training.rows if first is None else first
     with stage(CHOSEN, 1.0):
         members = [_member(settings, plan, rows, target, True) for plan in tracked(plans, "fitting", len(plans))]
-        members, score = _weighed(members, rows, target, chosen_weights=not beside_local)
-    return _fitted(training, members, target, score, len(rows.y))
+        choose = any(plan.local is not None for plan in plans)
+        members = _weighed(members, rows, target, choose)
+        members, trusted = _settled(settings, members, training.rows, target, degrees)
+        if trusted is not None:  # more surely than by the first guess
+            members = _weighed(members, trusting(training.rows, trusted), target, choose)
+            members, trusted = _settled(settings, members, training.rows, target, degrees)
+    return _found(training, members, target, degrees, trusted, len(rows.y))
 
 
 def update_numbers(
-    settings: Settings, training: TrainingSet, known: GPNumbersFitted, transform: str
+    settings: Settings, training: TrainingSet, known: GPNumbersFitted, wanted: Wanted
 ) -> GPNumbersFitted:
     """Learn from other rows than are `known`, whose settings stay, unless a number has no place on their scale."""
     rows = training.rows
     if not np.isfinite(known.target(rows.y)).all():
         logger.warning("a number is not positive, and logarithms were learnt: all settings were chosen anew")
-        return fit_numbers(settings, training, transform)
+        return fit_numbers(settings, training, wanted)
     members = [_member(settings, member.plan, rows, known.target, False) for member in known.members]
-    return _fitted(training, members, known.target, math.nan, known.chosen_by)
+    members, trusted = _settled(settings, members, rows, known.target, known.degrees)
+    return _found(training, members, known.target, known.degrees, trusted, known.chosen_by)
 
 
-def _fitted(
-    training: TrainingSet, members: Sequence[NumberMember], target: TargetScale, score: float, chosen_by: int
+def _settled(
+    settings: Settings,
+    members: Sequence[NumberMember],
+    rows: LabelledRows,
+    target: TargetScale,
+    degrees: float,
+) -> tuple[list[NumberMember], np.ndarray | None]:
+    """Members whose rows are trusted as far as their left-out numbers are near, from all alike in a few rounds.
+
+    So what is learnt follows from plans and rows, in whatever order rows came.
+    """
+    if math.isinf(degrees):
+        return list(members), None
+    trusted = np.ones(len(rows.y))
+    for _ in range(ROUNDS):
+        weighted = trusting(rows, trusted)
+        members = [_member(settings, member.plan, weighted, target, False) for member in members]
+        trusted = trust(_errors(members, weighted, target), degrees).mean(axis=1)
+    weighted = trusting(rows, trusted)
+    return [_member(settings, member.plan, weighted, target, False) for member in members], trusted
+
+
+def _errors(members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale) -> np.ndarray:
+    """How far off all left-out numbers are, (n, P), in deviations of the members' average."""
+    moments = left_out_moments(members, rows, target, torch.arange(len(rows.y)))
+    sure = [member.tempered(found) for member, found in zip(members, moments, strict=True)]
+    mean, variance, _ = (part.cpu().numpy() for part in stacked(sure))
+    weight = np.array([member.plan.weight for member in members])
+    centre = np.einsum("m,nmp->np", weight, mean)
+    spread = (variance @ weight)[:, None] + np.einsum("m,nmp->np", weight, (mean - centre[:, None]) ** 2)
+    errors: np.ndarray = (target(rows.y) - centre) / np.sqrt(spread)
+    return errors
+
+
+def _found(
+    training: TrainingSet,
+    members: Sequence[NumberMember],
+    target: TargetScale,
+    degrees: float,
+    trusted: np.ndarray | None,
+    chosen_by: int,
 ) -> GPNumbersFitted:
     evidence = next((one.log_evidence for one in members if isinstance(one, GlobalNumberMember)), math.nan)
     return GPNumbersFitted(
@@ -112,8 +205,9 @@ def _fitted(
         predictor=NumberEnsemble(tuple(members)),
         target=target,
         one_target=training.one_target,
-        score=score,
         chosen_by=chosen_by,
+        degrees=degrees,
+        trusted=trusted,
     )
 
 
@@ -150,12 +244,10 @@ def _with_noise(plan: Plan, support: NumberSupport, features: torch.Tensor) -> P
     return replace(plan, kernel=kernel, model=model, temperature=float(factors[best]))
 
 
-def _weighed(
-    members: list[NumberMember], rows: LabelledRows, target: TargetScale, chosen_weights: bool
-) -> tuple[list[NumberMember], float]:
-    """As sure, and with the weights, as left-out rows choose, the heaviest first; and the score of these rows.
+def _weighed(members: list[NumberMember], rows: LabelledRows, target: TargetScale, choose: bool) -> list[NumberMember]:
+    """As sure, and if they are to `choose` with the weights, as left-out rows like best, the heaviest first.
 
-    Weights that were chosen by rows that settings had not seen stay.
+    Other weights were chosen by rows that settings had not seen, and stay.
     """
     place = judges(rows)
     numbers = torch.from_numpy(target(rows.y[place.numpy()]).T.copy())
@@ -165,16 +257,13 @@ def _weighed(
         variance = moments.total.cpu().expand(1, len(numbers), -1)
         (factor,), (pointwise,) = scored_numbers(moments.mean.cpu().mT[None], variance, numbers, usable)
         has_seen = member.plan.scaling.relevance is not None and member.plan.local is None
-        temperature = optimism(len(rows.y)) * (member.plan.temperature if has_seen else float(factor))
+        temperature = member.plan.temperature if has_seen else optimism(len(rows.y)) * float(factor)
         found.append(replace(member, plan=replace(member.plan, temperature=temperature)))
         logs.append(pointwise)
     weight = torch.tensor([member.plan.weight for member in members], dtype=torch.float64)
-    if not chosen_weights and len(found) > 1 and float(usable.sum()) > 0:
+    if choose and len(found) > 1 and float(usable.sum()) > 0:
         weight = stacking_weights(torch.stack(logs), usable, len(found))
     weight = torch.where(weight > min(LEAST_WEIGHT, float(weight.max()) / 2), weight, torch.zeros_like(weight))
     weight /= weight.sum()
     order = [k for k in weight.argsort(descending=True, stable=True).tolist() if weight[k] > 0]
-    average = torch.logsumexp(torch.stack([logs[k] + weight[k].log() for k in order]), 0)
-    total, slope = float(usable.sum()), torch.from_numpy(target.log_slope(rows.y[place.numpy()]).sum(axis=1))
-    score = float(usable @ (average + slope)) / total if total > 0 else math.nan
-    return [found[k].weighing(float(weight[k])) for k in order], score
+    return [found[k].weighing(float(weight[k])) for k in order]

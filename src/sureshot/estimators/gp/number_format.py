@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +14,7 @@ from sureshot.approximations.base import Finite
 from sureshot.approximations.explicit import Explicit
 from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.gp.member_fitting import has_finite_rank
-from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble, trusting
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
@@ -43,8 +45,9 @@ class StoredNumbers(Stored):
     one_target: bool
     wider: float
     calibrated: bool
-    score: float
     chosen_by: int
+    degrees: float | None  # None: infinite
+    trusted: np.ndarray | None  # (N,)
     members: tuple[StoredNumberMember, ...]
 
     def check_parts(self) -> None:
@@ -55,6 +58,11 @@ class StoredNumbers(Stored):
             raise ValueError("the members' weights do not sum to one")
         if not self.wider > 0 or self.chosen_by < 0 or (self.one_target and len(self.target.mean) > 1):
             raise ValueError("malformed calibration or numbers of targets or rows")
+        trusted = self.trusted
+        if trusted is not None and (trusted.shape != self.rows.weight.shape or not (trusted > 0).all()):
+            raise ValueError("malformed shares of weights")
+        if self.degrees is not None and not self.degrees > 0:
+            raise ValueError("malformed degrees of freedom")
         for member in self.members:
             member.plan.scaling.check_columns(self.rows.x.shape[1])
 
@@ -64,9 +72,10 @@ class StoredNumbers(Stored):
 
 
 def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
-    names = ("target", "one_target", "wider", "calibrated", "score", "chosen_by")
+    names = ("target", "one_target", "wider", "calibrated", "chosen_by", "trusted")
     return {
         **{name: getattr(fitted, name) for name in names},
+        "degrees": None if math.isinf(fitted.degrees) else fitted.degrees,
         "members": tuple(_stored(member) for member in fitted.members),
     }
 
@@ -80,13 +89,13 @@ def _stored(member: NumberMember) -> StoredNumberMember:
 
 
 def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
-    training = stored.training
+    training, rows = stored.training, trusting(stored.rows, stored.trusted)
     members: list[NumberMember] = []
     for part in stored.members:
-        plan, seen = part.plan, sample_of(stored.rows, part.plan.share)
+        plan, seen = part.plan, sample_of(rows, part.plan.share)
         support = NumberSupport.scaled(seen, stored.target, plan.scaling, plan.device)
         if plan.local is not None:
-            members.append(LocalNumberMember.of(plan, support, stored.rows))
+            members.append(LocalNumberMember.of(plan, support, rows))
             continue
         basis: Finite
         if part.inducing is None and has_finite_rank(plan, support):
@@ -103,9 +112,10 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         predictor=NumberEnsemble(tuple(members)),
         target=stored.target,
         one_target=stored.one_target,
-        score=stored.score,
         chosen_by=stored.chosen_by,
         wider=stored.wider,
+        degrees=math.inf if stored.degrees is None else stored.degrees,
+        trusted=stored.trusted,
         calibrated=stored.calibrated,
     )
 

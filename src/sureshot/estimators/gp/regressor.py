@@ -13,7 +13,7 @@ from sureshot.estimators.arguments import RandomState, check_choice
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.number_fitted import GPNumbersFitted
-from sureshot.estimators.gp.number_fitting import fit_numbers, update_numbers
+from sureshot.estimators.gp.number_fitting import Wanted, fit_numbers, update_numbers
 from sureshot.estimators.gp.number_format import GP_NUMBERS_FORMAT
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.settings import Settings, is_precomputed
@@ -24,6 +24,8 @@ from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.kernels import Expression
 
 APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS)
+
+NOISES = ("auto", "gaussian", "student_t")
 
 _OF_CLASSES: dict[str, Any] = {
     "likelihood": "least_squares",
@@ -53,6 +55,9 @@ class GPRegressor(IncrementalRegressor):
         A name (those of `GPClassifier`, but "precomputed"), or a kernel. "auto" averages several.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing.
+    noise : {"auto", "gaussian", "student_t"}, default="auto"
+        Of numbers around the function. With Student's tails a few wild numbers drive nothing; "auto" takes them where
+        left-out numbers are more probable by them.
     target_transform : {"auto", "none", "log", "yeo_johnson"}, default="auto"
         The scale on which numbers are learnt; "auto" takes logarithms or powers where left-out numbers are clearly more
         probable by them. Answers are always in units of y.
@@ -93,6 +98,8 @@ class GPRegressor(IncrementalRegressor):
         Of the heaviest member that sees all rows, of y in deviations.
     target_transform_ : str
         The scale that was chosen.
+    noise_degrees_ : float
+        Degrees of freedom of the noise, infinite of normal noise.
     kernel_ : Expression
         Of the heaviest member.
     columns_, encoder_, reading_, row_ids_, n_features_in_, feature_names_in_
@@ -113,6 +120,7 @@ class GPRegressor(IncrementalRegressor):
         kernel: str | Kernel | Expression = "auto",
         *,
         objective: str | None = "auto",
+        noise: str = "auto",
         target_transform: str = "auto",
         approximation: str = "auto",
         standardize: bool | str = "auto",
@@ -131,6 +139,7 @@ class GPRegressor(IncrementalRegressor):
     ) -> None:
         self.kernel = kernel
         self.objective = objective
+        self.noise = noise
         self.target_transform = target_transform
         self.approximation = approximation
         self.standardize = standardize
@@ -149,6 +158,7 @@ class GPRegressor(IncrementalRegressor):
 
     kernel_ = FittedAttribute("kernel")
     target_transform_ = FittedAttribute("target.transform")
+    noise_degrees_ = FittedAttribute("degrees")
 
     _formats = (GP_NUMBERS_FORMAT,)
 
@@ -170,9 +180,14 @@ class GPRegressor(IncrementalRegressor):
 
     def _learn(self, training: TrainingSet, known: GPNumbersFitted | None, seed: int) -> GPNumbersFitted:
         check_choice("approximation", self.approximation, APPROXIMATIONS)
-        transform = str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS)))
-        arguments = {name: value for name, value in self._arguments.items() if name != "target_transform"}
+        wanted = Wanted(
+            str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS))),
+            str(check_choice("noise", self.noise, NOISES)),
+        )
+        arguments = {
+            name: value for name, value in self._arguments.items() if name not in ("target_transform", "noise")
+        }
         settings = Settings.checked({**_OF_CLASSES, **arguments}, seed, len(training.rows.y))
         if known is None:
-            return fit_numbers(settings, training, transform)
-        return update_numbers(settings, training, known, transform)
+            return fit_numbers(settings, training, wanted)
+        return update_numbers(settings, training, known, wanted)

@@ -187,8 +187,8 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         return fitted.prediction(*self._predict_in_blocks(fitted, X, _moments))
 
 
-def _moments(fitted: NumberFitted, queries: Tensor) -> tuple[Tensor, Tensor]:
-    return fitted.predictor.moments(queries)[:2]
+def _moments(fitted: NumberFitted, queries: Tensor) -> tuple[Tensor, ...]:
+    return fitted.predictor.moments(queries)
 
 
 def _unknown(fitted: NumberFitted, queries: Tensor) -> tuple[Tensor]:

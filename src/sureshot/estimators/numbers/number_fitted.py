@@ -15,6 +15,7 @@ from torch import Tensor
 from sureshot.estimators.fitted import Fitted
 from sureshot.estimators.numbers.mixture import NormalMixture
 from sureshot.estimators.numbers.prediction import Prediction
+from sureshot.estimators.numbers.tails import noise_scales
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
 from sureshot.estimators.rows.labelled_rows import merge_rows
@@ -63,27 +64,32 @@ class NumberFitted(Fitted, ABC):
     wider: float = field(default=1.0, kw_only=True)  # what `calibrate` multiplies deviations by
     calibrated: bool = field(default=False, kw_only=True)
     chosen_by: int = field(default=0, kw_only=True)  # how many rows chose the settings
+    degrees: float = field(default=math.inf, kw_only=True)  # of freedom of the noise; infinite of a normal
 
     @property
     def settled(self) -> NumberFitted:
         """The same with all that predictions need."""
         return self
 
-    def prediction(self, mean: np.ndarray, variance: np.ndarray) -> Prediction:
-        """By moments (n, M, P) and (n, M)."""
-        deviation = np.broadcast_to(self.wider * np.sqrt(variance.T)[:, :, None], (*variance.T.shape, mean.shape[2]))
-        return Prediction(NormalMixture(self.predictor.weight, np.moveaxis(mean, 1, 0), deviation), self.target)
+    def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray) -> Prediction:
+        """By moments (n, M, P) and (n, M), of numbers and of latents without noise."""
+        scales, shares = noise_scales(self.degrees)
+        means, spread = np.moveaxis(mean, 1, 0), latent.T + scales[:, None, None] * (variance - latent).T
+        deviation = self.wider * np.sqrt(spread)[..., None] + np.zeros((1, *means.shape))  # (K, M, n, P)
+        weight = np.outer(shares, self.predictor.weight).ravel()
+        means = np.broadcast_to(means, deviation.shape).reshape(-1, *means.shape[1:])
+        return Prediction(NormalMixture(weight, means, deviation.reshape(means.shape)), self.target)
 
     @property
     @abstractmethod
-    def left_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Numbers (K, P) of rows that were left out one at a time, and members' moments (K, M, P) and (K, M); kept."""
+    def left_out(self) -> tuple[np.ndarray, Prediction]:
+        """Numbers (K, P) of rows that were left out one at a time, and what is said of them; kept."""
 
     @cached_property
     def usual_errors(self) -> np.ndarray:
         """How far off left-out numbers were, in deviations, (P, K), each increasing."""
-        y, mean, variance = self.left_out
-        return np.sort(self.prediction(mean, variance).errors(y).T, axis=1)
+        y, found = self.left_out
+        return np.sort(found.errors(y).T, axis=1)
 
     def deviations_within(self, coverage: float) -> np.ndarray:
         """Deviations (P,) within which a share of new numbers lies: conformal where left-out rows are enough."""
