@@ -168,3 +168,8 @@ def test_updates_name_arguments_that_say_nothing(model: Any, wrong: dict[str, An
     with pytest.raises(ValueError, match=next(iter(wrong))):
         model.set_params(**wrong).partial_fit(X[1:3], y[1:3])
     np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_the_command_line_refuses_a_regressor() -> None:
+    with pytest.raises(ArtifactError, match="a is a regressor, which Python reads"):
+        check_classifier(Artifact("a", "gp_regressor", "1", {}, {}))

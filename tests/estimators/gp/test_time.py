@@ -67,7 +67,7 @@ def test_left_out_rows_are_predicted_by_their_past(model: GPClassifier) -> None:
     past, near = member.process.past(early), member.process.neighbours
     assert past is not None
     found = member.probabilities_left_out(early, torch.arange(64)).numpy()
-    x, leaf = near.rows.x.double(), member.neighbours.kernel
+    x, leaf = near.rows.x.double(), near.kernel
     gram = leaf(x).numpy() if callable(leaf) else None
     assert gram is not None
     frequency = member.link.frequency.numpy()

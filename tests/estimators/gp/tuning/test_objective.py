@@ -57,7 +57,11 @@ class NumberLink(LocalLink):
     def targets(self, place: Tensor) -> Tensor:
         return self.numbers[place].unsqueeze(-1)
 
-    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, place: Tensor) -> Tensor:
+    @property
+    def width(self) -> int:
+        return 1
+
+    def log_density(self, parameters: Tensor, mean: Tensor, variance: Tensor, noise: Tensor, place: Tensor) -> Tensor:
         deviation = (parameters[0] * (variance + 0.1)).sqrt()
         return torch.distributions.Normal(mean[:, 0], deviation).log_prob(self.numbers[place].float())
 
