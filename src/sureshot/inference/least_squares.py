@@ -111,6 +111,7 @@ class FactoredLeastSquares:
     """Least squares at one noise level, with its leave-one-out predictions."""
 
     latent: Tensor  # (P, N), leave-one-out means
+    variance: Tensor  # (N,), leave-one-out variances of latents at unit output scale
     scale: float  # the output scale that maximises the evidence at that ratio of noise to output scale
     dual: Tensor  # (P, N), ``K^-1 (f - a)`` at the mean, of the kernel at unit output scale
     fit: float  # ``(t - a)' (K + N)^-1 (t - a)`` at unit output scale, of all targets
@@ -140,10 +141,16 @@ def leave_one_out_by_factors(
         factor = torch.linalg.cholesky(noisy)
         inverse = torch.cholesky_inverse(factor)
         solved = scaled @ inverse
-        path = _by_inverses(targets, scaled, weight, ratio, share, solved[None], inverse.diagonal()[None])
-        log_det = 2 * factor.diagonal().log().sum() - len(root) * ratio.log()
-        fit = (scaled * solved).sum()
-        yield FactoredLeastSquares(path.latent[0], float(path.scale), solved * root, float(fit), float(log_det))
+        residual, unknown = _without(ratio * solved, ratio * inverse.diagonal(), share)
+        fit = float((scaled * solved).sum())
+        yield FactoredLeastSquares(
+            latent=targets - residual / root,
+            variance=ratio * unknown / weight,
+            scale=fit / (float(weight.sum()) * len(targets)),
+            dual=solved * root,
+            fit=fit,
+            log_det=float(2 * factor.diagonal().log().sum() - len(root) * ratio.log()),
+        )
 
 
 def _by_inverses(

@@ -99,12 +99,19 @@ class GPNumbersFitted(NumberFitted):
         return self.rows.y[place.numpy()], self.prediction(*(part.cpu().numpy() for part in stacked(sure)))
 
     @cached_property
+    def left_out_densities(self) -> np.ndarray:
+        """Log densities (K,) of left-out rows, in nats, in units of the numbers."""
+        y, found = self.left_out
+        densities: np.ndarray = found.log_density(y).sum(axis=1)
+        return densities
+
+    @cached_property
     def score(self) -> float:
-        """Mean log density of left-out rows, in nats, in units of the numbers."""
+        """Their mean."""
         if len(self.rows.y) < 2:
             return math.nan
-        (y, found), evidence = self.left_out, self.rows.evidence[judges(self.rows).numpy()]
-        return float(evidence @ found.log_density(y).sum(axis=1) / evidence.sum())
+        evidence = self.rows.evidence[judges(self.rows).numpy()]
+        return float(evidence @ self.left_out_densities / evidence.sum())
 
 
 def trusting(rows: LabelledRows, trusted: np.ndarray | None) -> LabelledRows:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from sureshot.approximations.base import Finite
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.fitting import CHOSEN, MOST_OF_AN_INPUT, for_reader, has_local_members
@@ -24,22 +25,23 @@ from sureshot.estimators.gp.number_fitted import (
     stacked,
     trusting,
 )
-from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
+from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, sees_all
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, scaled
+from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, nearest, scaled, uphill
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
 from sureshot.estimators.numbers.number_fitted import optimism
 from sureshot.estimators.numbers.support import NumberSupport
-from sureshot.estimators.numbers.tails import DEGREES, degrees_of, trust
+from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.support import Support, is_compared_whole, sampled_rows
-from sureshot.inference.least_squares import leave_one_out_path_by_features
+from sureshot.inference.least_squares import leave_one_out_by_factors, leave_one_out_path_by_features
+from sureshot.kernels import evaluate
 from sureshot.progress import stage, tracked
 
 logger = logging.getLogger(__name__)
@@ -74,7 +76,21 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
     for place, target in enumerate(scales):
         with stage(place / len(scales), (place + 1) / len(scales)):
             found += _by_noise(settings, training, scaling, target, wanted.noise)
-    return max(found, key=lambda fitted: fitted.score) if len(found) > 1 else found[0]
+    return safest(found) if len(found) > 1 else found[0]
+
+
+def safest(found: Sequence[GPNumbersFitted]) -> GPNumbersFitted:
+    """Of those whose left-out numbers are as probable as the best's, within errors, the best with the heaviest tails.
+
+    What thin tails gain is a little of each row; what they risk is all of one that left-out rows did not show.
+    """
+    best = max(found, key=lambda fitted: fitted.score)
+
+    def is_as_good(other: GPNumbersFitted) -> bool:
+        lost = best.left_out_densities - other.left_out_densities
+        return float(lost.mean()) <= MARGIN * float(lost.std()) / math.sqrt(len(lost))
+
+    return min(filter(is_as_good, found), key=lambda fitted: (fitted.degrees, -fitted.score))
 
 
 def _by_noise(
@@ -221,27 +237,57 @@ def _member(settings: Settings, plan: Plan, rows: LabelledRows, target: TargetSc
         basis = basis_for(settings, plan, support)
         chose_less = by_inducing_inputs(settings, plan, support) or not is_compared_whole(support)
         if is_new and settings.objective is not None and chose_less:
-            plan = _with_noise(plan, support, basis.features(support.x))
+            plan = _with_noise_of_rows(plan, support) if sees_all(basis, support) else _with_noise(plan, support, basis)
             basis = basis_for(settings, plan, support)
         return GlobalNumberMember.of(plan, support, basis)
 
 
-def _with_noise(plan: Plan, support: NumberSupport, features: torch.Tensor) -> Plan:
+def _with_noise(plan: Plan, support: NumberSupport, basis: Finite) -> Plan:
     """With the noise and output scale by which left-out rows are predicted best."""
     place, asked = sampled_rows(support, MOST_LEFT_OUT)
     assert isinstance(asked, NumberSupport)
     scale_now = float(plan.kernel.outputscale)
     ratios = support.x.new_tensor(NOISE_RATIOS)
     path = leave_one_out_path_by_features(
-        features / scale_now**0.5, *support.targets, support.weight, ratios, support.left_out, place
+        basis.features(support.x) / scale_now**0.5, *support.targets, support.weight, ratios, support.left_out, place
     )
-    scale = path.scale.clamp_min(1e-9)
-    variance = (path.variance + (ratios * scale)[:, None]).unsqueeze(1).expand_as(path.latent)
-    factors, pointwise = scored_numbers(path.latent, variance, asked.targets[0], asked.usable)
+    variance = path.variance + (ratios * path.scale)[:, None]
+    factors, pointwise = scored_numbers(path.latent, _of_targets(variance, asked), asked.targets[0], asked.usable)
     best = int((pointwise @ asked.usable).argmax())
-    kernel = scaled(plan.kernel, float(scale[best]) / scale_now)
-    model = replace(plan.model, noise=float(ratios[best] * scale[best]))
-    return replace(plan, kernel=kernel, model=model, temperature=float(factors[best]))
+    return _noisy(plan, NOISE_RATIOS[best], float(path.scale[best]), float(factors[best]))
+
+
+def _with_noise_of_rows(plan: Plan, support: NumberSupport) -> Plan:
+    """The same for a kernel that is exact for the rows, uphill from the noise that fewer rows liked best."""
+    scale_now = float(plan.kernel.outputscale)
+    gram = evaluate(plan.kernel, support.x) / scale_now
+    found: dict[int, tuple[float, Plan]] = {}
+
+    def gain(at: tuple[int, ...]) -> float:
+        (place,) = at
+        if place not in found:
+            ratio = support.x.new_tensor([NOISE_RATIOS[place]])
+            (this,) = leave_one_out_by_factors(gram, *support.targets, support.weight, ratio, support.left_out)
+            variance = _of_targets(this.scale * (this.variance + ratio)[None], support)
+            (factor,), (logs,) = scored_numbers(this.latent[None], variance, support.numbers, support.usable)
+            found[place] = float(logs @ support.usable), _noisy(plan, NOISE_RATIOS[place], this.scale, float(factor))
+        return found[place][0]
+
+    start = nearest(NOISE_RATIOS, plan.model.noise / scale_now)
+    uphill((start,), (len(NOISE_RATIOS),), ((1,), (-1,)), gain)
+    return max(found.values(), key=lambda one: one[0])[1]
+
+
+def _of_targets(variance: torch.Tensor, support: NumberSupport) -> torch.Tensor:
+    """Variances (L, N) for each of the targets, (L, P, N)."""
+    return variance.unsqueeze(1).expand(-1, len(support.numbers), -1)
+
+
+def _noisy(plan: Plan, ratio: float, scale: float, factor: float) -> Plan:
+    """With another output scale, a ratio of noise to it, and a factor of deviations."""
+    scale = max(scale, 1e-9)
+    kernel = scaled(plan.kernel, scale / float(plan.kernel.outputscale))
+    return replace(plan, kernel=kernel, model=replace(plan.model, noise=ratio * scale), temperature=factor)
 
 
 def _weighed(members: list[NumberMember], rows: LabelledRows, target: TargetScale, choose: bool) -> list[NumberMember]:

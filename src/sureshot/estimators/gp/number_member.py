@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sureshot.approximations.base import Finite
+from sureshot.approximations.inducing import Inducing
 from sureshot.computing.layout import aligned
 from sureshot.estimators.gp.local_process import LocalProcess
 from sureshot.estimators.gp.plan import Plan
@@ -19,7 +20,13 @@ from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.posterior import leave_one_out
-from sureshot.inference.least_squares import regression_log_evidence, regression_sites, weight_space_of
+from sureshot.inference.least_squares import (
+    leave_one_out_by_factors,
+    regression_log_evidence,
+    regression_sites,
+    weight_space_of,
+)
+from sureshot.kernels import evaluate
 from sureshot.likelihoods.local_link import NumberLink
 
 
@@ -70,19 +77,31 @@ class GlobalNumberMember(NumberMember):
 
     process: GaussianProcess
     log_evidence: float  # in nats
+    without: NumberMoments | None  # of all learnt rows without themselves, where they come with the fit
 
     @classmethod
     @torch.no_grad()
     def of(cls, plan: Plan, support: NumberSupport, basis: Finite) -> GlobalNumberMember:
         """By features of an approximation of the plan's kernel."""
+        if sees_all(basis, support):
+            return cls._exact(plan, support, basis)
         features, (numbers, mean) = basis.features(support.x), support.targets
         found = weight_space_of(features, numbers, mean, support.weight, plan.model.noise)
         prior = FeaturePrior(features[None], mean[:, None])
         evidence = regression_log_evidence(prior, numbers, support.weight, plan.model.noise)
         coefficients = aligned(basis.coefficients(found.weights))
-        arrays = {"prior_mean": mean, "precision": found.precision}
-        space = LazyWeightSpace(basis, support.x, "site", arrays, coefficients)
-        return cls(plan, GaussianProcess(plan.scaling, basis, coefficients, mean, space), float(evidence.sum()))
+        process = _process(plan, support, basis, coefficients, found.precision)
+        return cls(plan, process, float(evidence.sum()), None)
+
+    @classmethod
+    def _exact(cls, plan: Plan, support: NumberSupport, basis: Finite) -> GlobalNumberMember:
+        """By one factor of the kernel matrix; features are made when it is first asked for variances."""
+        noise = support.x.new_tensor([plan.model.noise])
+        of_rows = *support.targets, support.weight, noise, support.left_out
+        (found,) = leave_one_out_by_factors(evaluate(plan.kernel, support.x), *of_rows)
+        process = _process(plan, support, basis, aligned(found.dual[None]), (support.weight / noise)[None, None])
+        without = NumberMoments(found.latent.mT, found.variance, noise[0])
+        return cls(plan, process, found.log_evidence(support.weight, plan.model.noise, 1.0), without)
 
     @torch.no_grad()
     def latents(self, queries: Tensor) -> NumberMoments:
@@ -92,6 +111,8 @@ class GlobalNumberMember(NumberMember):
 
     @torch.no_grad()
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
+        if self.without is not None:
+            return NumberMoments(self.without.mean[place], self.without.variance[place], self.without.noise)
         features, noise = self.process.approximation.features(support.x), self.plan.model.noise
         numbers, mean = support.targets
         prior = FeaturePrior(features[None], mean[:, None])
@@ -99,6 +120,19 @@ class GlobalNumberMember(NumberMember):
         known = prior.condition(sites)
         found, variance = leave_one_out(known.mean, known.variance, *(support.left_out * part for part in sites))
         return NumberMoments(found.mT[place], variance[0, place], found.new_tensor(noise))
+
+
+def sees_all(basis: Finite, support: NumberSupport) -> bool:
+    """Whether the inducing inputs are the rows, so that nothing is approximated."""
+    return isinstance(basis, Inducing) and basis.inputs is support.x
+
+
+def _process(
+    plan: Plan, support: NumberSupport, basis: Finite, coefficients: Tensor, precision: Tensor
+) -> GaussianProcess:
+    mean = support.targets[1]
+    space = LazyWeightSpace(basis, support.x, "site", {"prior_mean": mean, "precision": precision}, coefficients)
+    return GaussianProcess(plan.scaling, basis, coefficients, mean, space)
 
 
 @dataclass(frozen=True)

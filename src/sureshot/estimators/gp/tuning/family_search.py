@@ -72,7 +72,7 @@ class Family:
     @property
     def natural_lengthscale(self) -> float:
         """The lattice's value that is nearest to the kernel's natural length-scale."""
-        return self.lengthscales[_nearest(self.lengthscales, DEFAULT_LENGTHSCALE)]
+        return self.lengthscales[nearest(self.lengthscales, DEFAULT_LENGTHSCALE)]
 
     def inputs(self, x: Tensor) -> Tensor:
         """The columns as the kernel sees them, before relevance."""
@@ -158,8 +158,8 @@ class Search:
         """
         if not self._has_climbed:
             lengths = self.family.lengthscales
-            start = (_nearest(lengths, DEFAULT_LENGTHSCALE),)
-            _uphill(start, (len(lengths),), ((1,), (-1,)), lambda at: self._regression(model, at[0]).objective)
+            start = (nearest(lengths, DEFAULT_LENGTHSCALE),)
+            uphill(start, (len(lengths),), ((1,), (-1,)), lambda at: self._regression(model, at[0]).objective)
             self._has_climbed = True
         return list(self._regressions.values())
 
@@ -174,7 +174,7 @@ class Search:
 
     def natural_regression(self) -> Candidate:
         """Least squares at the natural length-scale, where the way uphill begins."""
-        return self._regression(self.objective.regression, _nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
+        return self._regression(self.objective.regression, nearest(self.family.lengthscales, DEFAULT_LENGTHSCALE))
 
     def _regression(self, model: Model, place: int) -> Candidate:
         if place not in self._regressions:
@@ -186,7 +186,7 @@ class Search:
         lengths, scales = self.family.lengthscales, OUTPUT_SCALES
         if model.sites_see_labels and not self.objective.by_evidence:
             scales = tuple(scale for scale in scales if scale <= DEFAULT_OUTPUT_SCALE)  # larger ones only look better
-        position = _nearest(lengths, start), _nearest(scales, output_scale)
+        position = nearest(lengths, start), nearest(scales, output_scale)
         visited: dict[Place, Candidate] = {}
         duals = self._prior_duals()
 
@@ -197,7 +197,7 @@ class Search:
             return visited[at].objective
 
         can_choose = self.support.can_select_kernels or self.objective.by_evidence
-        _uphill(position, (len(lengths), len(scales)), _STEPS if can_choose else (), objective)
+        uphill(position, (len(lengths), len(scales)), _STEPS if can_choose else (), objective)
         return list(visited.values())
 
     def untuned(self, model: Model) -> Candidate:
@@ -316,7 +316,7 @@ def scaled(kernel: Expression, output_scale: float) -> Scale:
 Place = tuple[int, ...]  # on a lattice
 
 
-def _uphill(start: Place, shape: Place, steps: Sequence[Place], objective: Callable[[Place], float]) -> None:
+def uphill(start: Place, shape: Place, steps: Sequence[Place], objective: Callable[[Place], float]) -> None:
     """Walk on a lattice to where no step leads higher; `objective` keeps what it was asked.
 
     The first step uphill is taken, and on in the same direction: a quarter fewer points than the steepest.
@@ -333,7 +333,7 @@ def _uphill(start: Place, shape: Place, steps: Sequence[Place], objective: Calla
             return
 
 
-def _nearest(values: Sequence[float], to: float) -> int:
+def nearest(values: Sequence[float], to: float) -> int:
     """The place of the value that differs by the smallest factor."""
     return min(range(len(values)), key=lambda place: abs(math.log(values[place] / to)))
 

@@ -1,0 +1,40 @@
+"""Which of several fits stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sureshot import GPRegressor
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted
+from sureshot.estimators.gp.number_fitting import safest
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, size=(60, 2))
+Y = np.sin(2 * X[:, 0]) + 0.2 * RNG.normal(size=60)
+
+
+def fitted(y: np.ndarray) -> GPNumbersFitted:
+    found: GPNumbersFitted = GPRegressor("rbf", noise="gaussian", target_transform="none").fit(X, y)._fitted
+    return found
+
+
+@pytest.fixture(scope="module")
+def thin() -> GPNumbersFitted:
+    return fitted(Y)
+
+
+def test_of_fits_that_left_out_rows_cannot_tell_apart_the_one_with_tails_stays(thin: GPNumbersFitted) -> None:
+    heavy = replace(thin, degrees=16.0)
+    lost = thin.left_out_densities - heavy.left_out_densities
+    assert 0 < lost.mean() < 2 * lost.std() / len(lost) ** 0.5
+    assert safest([thin, heavy]) is heavy
+    assert safest([heavy, thin]) is heavy
+    assert safest([thin, replace(thin)]) is thin
+
+
+def test_tails_do_not_excuse_a_worse_fit(thin: GPNumbersFitted) -> None:
+    worse = replace(fitted(RNG.permutation(Y)), degrees=8.0)
+    assert safest([thin, worse]) is thin
