@@ -23,8 +23,9 @@ from experiments.experiment import Experiment, Outcome, Picture, Progress, Table
 from experiments.figures import label, line_styles, new_figure, tidy
 from experiments.uci import load
 from sureshot.data.clinc150 import load_clinc150
-from sureshot.estimators.classes.suggestions import CANDIDATES, margins
+from sureshot.estimators.classes.suggestions import margins
 from sureshot.estimators.gp.classifier import GPClassifier
+from sureshot.estimators.suggestions import CANDIDATES
 from sureshot.metrics import summarise
 
 Array = NDArray[Any]

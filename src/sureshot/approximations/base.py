@@ -65,6 +65,10 @@ class Finite(Approximation):
         """Of rows (..., N, D), (..., N, R)."""
         return self.queries(x).cross
 
+    def covariance(self, x: Tensor) -> Tensor:
+        """Prior covariances of rows (Q, D), (Q, Q): the kernel's own."""
+        return self.kernel(x)
+
     def prior(self, x: Tensor, mean: Tensor) -> FeaturePrior:
         return FeaturePrior(self.features(x), mean, None, self.queries)
 

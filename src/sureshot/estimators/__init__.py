@@ -7,13 +7,13 @@ from sureshot.lazy import imported_when_asked_for
 if TYPE_CHECKING:
     from sureshot.estimators.classes.answers import LatentPrediction, TopClasses, Uncertainty
     from sureshot.estimators.classes.decisions import LabelSets
-    from sureshot.estimators.classes.suggestions import Suggestions
     from sureshot.estimators.few_shot.classifier import FewShotClassifier
     from sureshot.estimators.gp.classifier import GPClassifier
     from sureshot.estimators.gp.regressor import GPRegressor
     from sureshot.estimators.numbers.answers import Intervals
     from sureshot.estimators.search.classifier import KernelSearchClassifier
     from sureshot.estimators.search.fitted import SearchStep, WeightedKernel
+    from sureshot.estimators.suggestions import Suggestions
     from sureshot.estimators.tree.classifier import TreeGPClassifier
     from sureshot.estimators.tree.fitted import Memory
     from sureshot.estimators.tree.settings import TREE_PRESETS

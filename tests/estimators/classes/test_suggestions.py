@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
-from sureshot.estimators.classes import suggestions
+from sureshot.estimators import suggestions
 from sureshot.estimators.classes.classifier_base import IncrementalClassifier
-from sureshot.estimators.classes.suggestions import CANDIDATES, margins, medoids
+from sureshot.estimators.classes.suggestions import margins
+from sureshot.estimators.suggestions import CANDIDATES, medoids
 
 X, Y = load_iris(return_X_y=True)
 TRAIN = slice(0, None, 10)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from scipy import stats
 
@@ -44,17 +45,24 @@ def matern(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (1 + distance) * np.exp(-distance)
 
 
-def dense(keep: np.ndarray, queries: np.ndarray, scale: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means (Q, 2) and latent variances (Q,) given some of the rows, whose prior mean is that of all."""
-    mean = np.average(SCALED, axis=0, weights=WEIGHT)
-    gram = scale * matern(X[keep], X[keep]) + np.diag(noise / WEIGHT[keep])
+def dense(
+    keep: np.ndarray,
+    queries: np.ndarray,
+    scale: float,
+    noise: float,
+    weight: np.ndarray = WEIGHT,  # by which the prior mean is that of all
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means (Q, 2) and latent variances (Q,) given some of the rows."""
+    mean = np.average(SCALED, axis=0, weights=weight)
+    gram = scale * matern(X[keep], X[keep]) + np.diag(noise / weight[keep])
     cross = scale * matern(queries, X[keep])
     solved = np.linalg.solve(gram, cross.T)
     return mean + solved.T @ (SCALED[keep] - mean), scale - (cross.T * solved).sum(0)
 
 
-def test_a_global_member_is_the_dense_posterior() -> None:
-    member = GlobalNumberMember.of(PLAN, SUPPORT, Inducing(KERNEL, SUPPORT.x, orthogonal=False))
+@pytest.mark.parametrize("inputs", [SUPPORT.x, SUPPORT.x.clone()], ids=["by one factor", "by features"])
+def test_a_global_member_is_the_dense_posterior(inputs: torch.Tensor) -> None:
+    member = GlobalNumberMember.of(PLAN, SUPPORT, Inducing(KERNEL, inputs))
     found = member.moments(torch.from_numpy(QUERIES))
     mean, variance = dense(np.arange(N), QUERIES, OUTPUT_SCALE, NOISE)
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
@@ -69,9 +77,10 @@ def test_a_global_member_is_the_dense_posterior() -> None:
     np.testing.assert_allclose(member.log_evidence, expected, rtol=1e-8)
 
 
-def test_rows_are_left_out_with_their_copies() -> None:
+@pytest.mark.parametrize("inputs", [SUPPORT.x, SUPPORT.x.clone()], ids=["by one factor", "by features"])
+def test_rows_are_left_out_with_their_copies(inputs: torch.Tensor) -> None:
     place = torch.tensor([0, 7, 24])
-    of_all = GlobalNumberMember.of(PLAN, SUPPORT, Inducing(KERNEL, SUPPORT.x, orthogonal=False))
+    of_all = GlobalNumberMember.of(PLAN, SUPPORT, Inducing(KERNEL, inputs))
     found = of_all.left_out(SUPPORT, ROWS, place)
     for k, row in enumerate(place.tolist()):
         mean, variance = dense(np.delete(np.arange(N), row), X[[row]], OUTPUT_SCALE, NOISE)
@@ -92,3 +101,38 @@ def test_a_local_member_with_all_rows_near_is_the_dense_posterior() -> None:
     mean, variance = dense(np.delete(np.arange(N), 3), X[[3]], 1.0, NOISE)
     np.testing.assert_allclose(left.mean, mean, atol=1e-5)
     np.testing.assert_allclose(left.variance, gain * variance, atol=1e-5)
+
+
+def test_a_row_pulls_by_what_is_missing_without_it() -> None:
+    member = GlobalNumberMember.of(PLAN, SUPPORT, Inducing(KERNEL, SUPPORT.x))
+    place, share = torch.tensor([0, 7, 24]), torch.tensor([1.0, 0.5, 1.0], dtype=torch.float64)
+    found = member.pulls(SUPPORT, ROWS, torch.from_numpy(QUERIES), place, share)
+    whole, _ = dense(np.arange(N), QUERIES, OUTPUT_SCALE, NOISE)
+    for entry, (row, part) in enumerate(zip(place.tolist(), share.tolist(), strict=True)):
+        left = WEIGHT.copy()
+        left[row] *= 1 - part
+        without, _ = dense(np.flatnonzero(left), QUERIES, OUTPUT_SCALE, NOISE, left)
+        np.testing.assert_allclose(found[:, entry], whole - without, atol=1e-8)
+
+
+def test_of_a_local_member_the_prior_mean_stays() -> None:
+    kernel = KERNEL.replace(outputscale=torch.ones((), dtype=torch.float64))
+    member = LocalNumberMember.of(replace(PLAN, kernel=kernel, local=Locality(N, 0.8)), SUPPORT, ROWS)
+    place, share = torch.tensor([3]), torch.ones(1, dtype=torch.float64)
+    found = member.pulls(SUPPORT, ROWS, torch.from_numpy(QUERIES), place, share)
+    expected = (dense(np.delete(np.arange(N), rows), QUERIES, 1.0, NOISE)[0] for rows in ([], [3]))
+    whole, without = expected
+    np.testing.assert_allclose(found[:, 0], whole - without, atol=1e-5)
+
+
+@pytest.mark.parametrize("inputs", [SUPPORT.x, SUPPORT.x[:9].clone()], ids=["all rows", "inducing inputs"])
+def test_covariances_are_those_of_the_dense_posterior(inputs: torch.Tensor) -> None:
+    member = GlobalNumberMember.of(PLAN, SUPPORT, Inducing(KERNEL, inputs))
+    z, both = inputs.numpy(), np.concatenate([X, QUERIES])
+    inverse = np.linalg.inv(OUTPUT_SCALE * matern(z, z))
+    through = (OUTPUT_SCALE * matern(both, z)) @ inverse @ (OUTPUT_SCALE * matern(z, both))
+    gram, cross = through[:N, :N] + np.diag(NOISE / WEIGHT), through[:N, N:]
+    expected = OUTPUT_SCALE * matern(QUERIES, QUERIES) - cross.T @ np.linalg.solve(gram, cross)
+    found = member.covariance(torch.from_numpy(QUERIES))
+    np.testing.assert_allclose(found, FACTOR**2 * expected, atol=1e-8)
+    np.testing.assert_allclose(found.diagonal(), member.moments(torch.from_numpy(QUERIES)).variance, atol=1e-8)

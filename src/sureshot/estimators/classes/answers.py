@@ -22,10 +22,11 @@ from sureshot.estimators.classes.class_labels import check_kind, class_numbers
 from sureshot.estimators.classes.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
 from sureshot.estimators.classes.influence import Influence, influence_on
 from sureshot.estimators.classes.p_values import ROUNDING
-from sureshot.estimators.classes.suggestions import Suggestions, suggestions
+from sureshot.estimators.classes.suggestions import doubts_of
 from sureshot.estimators.classes.targets import plain_labels
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.rows.validation import check_weights
+from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.warned import warn
 
 
@@ -373,7 +374,8 @@ class Answers(ClassifierMixin, IncrementalEstimator):
         fitted, n = self._current(), check_count("n", n)
         kept = self._kept(fitted, X)
         (p,) = self._in_blocks(fitted, kept, class_probabilities)
-        return suggestions(fitted, kept, p / p.sum(axis=1, keepdims=True), n)
+        doubt = doubts_of(fitted, p / p.sum(axis=1, keepdims=True))
+        return suggestions(fitted, lambda: fitted.outlier_score, kept, doubt, n)
 
     def influence(self, X: Rows, n: int = 5, y: Labels | None = None) -> Influence:
         """Find the labelled rows behind each prediction.

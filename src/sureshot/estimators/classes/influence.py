@@ -17,7 +17,7 @@ from torch import Tensor
 from sureshot.computing.blocks import AT_ONCE
 from sureshot.estimators.classes.class_fitted import ClassFitted, NoInfluence
 from sureshot.estimators.classes.temperature import log_probability
-from sureshot.estimators.rows.row_ids import RowsAsTheyCame
+from sureshot.estimators.entries import Entries
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def influence_on(
     """By blocks of queries that bound memory."""
     if len(fitted.classes) < 2:
         raise NoInfluence(f"influence compares two classes; the model knows {fitted.classes.tolist()[0]!r} only.")
-    rows = _Entries.of(fitted)
+    rows = Entries.of(fitted)
     inputs, found = fitted.predictor.inputs(kept), []
     total = np.zeros(len(rows.y))
     with torch.no_grad():
@@ -72,42 +72,19 @@ def influence_on(
     return Influence(
         fitted.classes[explained],
         logs,
-        rows.named(fitted.classes, *named[:2]),
-        rows.named(fitted.classes, *named[2:]),
-        rows.named(fitted.classes, total[everywhere], everywhere),
+        _named(rows, fitted.classes, *named[:2]),
+        _named(rows, fitted.classes, *named[2:]),
+        _named(rows, fitted.classes, total[everywhere], everywhere),
     )
 
 
-def _log_probabilities_without(fitted: ClassFitted, block: Tensor, rows: _Entries, which: Tensor) -> Tensor:
+def _named(rows: Entries, classes: np.ndarray, falls: np.ndarray, which: np.ndarray) -> NamedRows:
+    """Those of some numbers (..., k)."""
+    return NamedRows(falls, classes[rows.y[which]], rows.name[which], rows.x[which])
+
+
+def _log_probabilities_without(fitted: ClassFitted, block: Tensor, rows: Entries, which: Tensor) -> Tensor:
     """Of one class for each query, without each of the rows, (Q, E)."""
     p = fitted.probabilities_without(block, rows.place, rows.share)
     p = fitted.under_prior(p.flatten(0, 1)).view_as(p)
     return log_probability(p.gather(2, which[:, None, None].expand(-1, p.shape[1], 1)).squeeze(2))
-
-
-@dataclass(frozen=True)
-class _Entries:
-    """What came under one id or none: E rows that can leave."""
-
-    x: np.ndarray  # (E, D)
-    y: np.ndarray  # (E,)
-    name: np.ndarray  # (E,), id or None
-    place: Tensor  # (E,) int64, of the merged row among those of `Fitted.distinct_rows`
-    share: Tensor  # (E,), of that row's weight
-
-    @classmethod
-    def of(cls, fitted: ClassFitted) -> _Entries:
-        rows, ids = fitted.distinct_rows, fitted.row_ids
-        came = RowsAsTheyCame.apart(rows, ids)
-        if ids is None:
-            place, name = np.arange(len(rows.y)), np.full(len(rows.y), None, dtype=object)
-        else:
-            place = np.concatenate([np.flatnonzero(ids.unnamed > 0), ids.row])
-            name = np.array([None] * len(came.unnamed.y) + ids.names.tolist(), dtype=object)
-        weight = np.concatenate([came.unnamed.weight, came.named.weight])
-        share = np.minimum(weight / rows.weight[place], 1.0)
-        return cls(rows.x[place], rows.y[place], name, torch.from_numpy(place), torch.from_numpy(share))
-
-    def named(self, classes: np.ndarray, falls: np.ndarray, which: np.ndarray) -> NamedRows:
-        """Those of some numbers (..., k)."""
-        return NamedRows(falls, classes[self.y[which]], self.name[which], self.x[which])

@@ -78,7 +78,7 @@ def leaving(
     if bool(posterior.weights.any()):  # else there was one class
         pull = pull + _least(posterior.features, posterior.weights - pull @ posterior.features)
     sites = SiteWeightPosterior(posterior.features, posterior.weights, posterior.prior_mean, precision)
-    centre = Centre(y, weight) if model.scheme.is_exact else None
+    centre = Centre(*label_targets(y, n_classes, weight), weight) if model.scheme.is_exact else None
     step, (n_rows, rank) = None, posterior.features.shape
     if isinstance(posterior, SoftmaxWeightPosterior) and entries_of_step(n_rows, rank, n_classes) <= AT_ONCE:
         step = SoftmaxStep.of(posterior, y)
@@ -89,15 +89,15 @@ def leaving(
 class Centre:
     """What the prior means of least squares are made of, the weighted means of the targets."""
 
-    y: Tensor  # (N,)
+    targets: Tensor  # (C, N)
+    mean: Tensor  # (C,)
     weight: Tensor  # (N,)
 
-    def moved(self, n_classes: int, place: Tensor, share: Tensor) -> Tensor:
+    def moved(self, place: Tensor, share: Tensor) -> Tensor:
         """By how much the means (C, E) move when a row leaves; where no other is left they stay."""
-        targets, mean = label_targets(self.y, n_classes, self.weight)
         gone, total = share * self.weight[place], self.weight.sum()
         left = total - gone
-        return torch.where(left > 0, gone * (mean[:, None] - targets[:, place]) / left, 0.0)
+        return torch.where(left > 0, gone * (self.mean[:, None] - self.targets[:, place]) / left, 0.0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Independent(Leaving):
         kept, of_rows = (1 - solved @ towards).squeeze(-1), (1 - self._of_rows @ towards).squeeze(-1)
         nothing = RowSites(sites.precision, -sites.precision * of_rows, sites.variance)
         kept, _ = moments_without(kept, torch.zeros_like(kept), covariance, nothing, place, share)
-        return LatentMoments(mean + kept * self.centre.moved(mean.shape[1], place, share).unsqueeze(-2), variance)
+        return LatentMoments(mean + kept * self.centre.moved(place, share).unsqueeze(-2), variance)
 
     @cached_property
     def _held(self) -> WeightPosterior:

@@ -12,12 +12,11 @@ from sureshot.computing.layout import aligned
 from sureshot.estimators.classes.temperature import with_noise
 from sureshot.estimators.classes.uncertainty import average_and_entropy
 from sureshot.estimators.gp.leaving import Leaving
-from sureshot.estimators.gp.local_process import LocalProcess, unexplained_moments
+from sureshot.estimators.gp.local_process import LocalProcess
 from sureshot.estimators.gp.member import Member, doubts
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.tuning.objective import label_link
 from sureshot.estimators.rows.labelled_rows import LabelledRows
-from sureshot.gaussian.local_regression import local_regression, local_regression_without
 from sureshot.kernels import Expression
 from sureshot.likelihoods.local_link import LabelLink
 
@@ -86,17 +85,10 @@ class LocalMember(Member):
     def probabilities_without(
         self, queries: Tensor, without: Leaving | None, place: Tensor, share: Tensor, temperature: float, n_classes: int
     ) -> Tensor:
-        """Rows that are no neighbours change nothing; in the place of a neighbour no other comes in."""
-        place, share, n_rows, found = place.cpu(), share.cpu(), len(self.process.neighbours.noise), []
-        for _, near, problem in self.process.neighbours.around(self.process.inputs(queries), entries=n_classes):
-            targets = self.link.targets(near)
-            logits = self._logits(*unexplained_moments(local_regression(problem, targets)))
-            every = logits.unsqueeze(1).repeat(1, len(place), 1)
-            slots = torch.arange(near.shape[1]).expand_as(near)
-            slot = torch.full((len(near), n_rows), -1).scatter_(1, near, slots)[:, place]
-            query, entry = (slot >= 0).nonzero(as_tuple=True)
-            changed = local_regression_without(problem, targets, query, slot[query, entry], share[entry])
-            every[query, entry] = self._logits(*unexplained_moments(changed))
+        found = []
+        for given, query, entry, changed in self.process.without(queries, place, share):
+            every = self._logits(*given).unsqueeze(1).repeat(1, len(place), 1)
+            every[query, entry] = self._logits(*changed)
             found.append(torch.softmax(every / temperature, -1))
         return torch.cat(found).to(self.plan.device)
 

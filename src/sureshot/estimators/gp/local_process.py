@@ -5,9 +5,9 @@ A row more or less is one more or fewer among those that may be near; nothing el
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,12 +19,21 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.rows.clock import Past
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.preprocessing import kernel_inputs
-from sureshot.gaussian.local_regression import local_regression
+from sureshot.gaussian.local_regression import local_regression, local_regression_without
 from sureshot.kernels import Expression, Scale
 from sureshot.likelihoods.local_link import LocalLink
 
 Moments = tuple[Tensor, Tensor]
 """Means (Q, P) of the regression's targets, less their prior means, and variances (Q,) of latents of variance 1."""
+
+
+class Without(NamedTuple):
+    """What a block of queries is told without some labelled rows."""
+
+    given: Moments  # all rows
+    query: Tensor  # (M,) int64, of the block, and
+    entry: Tensor  # (M,) int64, the row that leaves, where that changes anything
+    changed: Moments  # (M, P) and (M,)
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,21 @@ class LocalProcess:
         if past is None:
             return self._regressed(known[place], place, share)
         return self._regressed(past.asked(known, place), place, share, past)
+
+    def without(self, queries: Tensor, place: Tensor, share: Tensor) -> Iterator[Without]:
+        """Rows (Q, D) in blocks, each without each of the labelled rows at places (E,), of which a share (E,) leaves.
+
+        Rows that are no neighbours change nothing; in the place of a neighbour no other comes in.
+        """
+        place, share, n_rows = place.cpu(), share.cpu(), len(self.neighbours.noise)
+        for _, near, problem in self.neighbours.around(self.inputs(queries), entries=self.link.width):
+            targets = self.link.targets(near)
+            slots = torch.arange(near.shape[1]).expand_as(near)
+            slot = torch.full((len(near), n_rows), -1).scatter_(1, near, slots)[:, place]
+            query, entry = (slot >= 0).nonzero(as_tuple=True)
+            changed = local_regression_without(problem, targets, query, slot[query, entry], share[entry])
+            given = unexplained_moments(local_regression(problem, targets))
+            yield Without(given, query, entry, unexplained_moments(changed))
 
     def past(self, rows: LabelledRows) -> Past | None:
         """What each of its rows is predicted from, where time matters."""

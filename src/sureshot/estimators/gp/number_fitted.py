@@ -13,11 +13,11 @@ from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.gp.number_member import NumberMember, NumberMoments
-from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor
+from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.kernels import Expression
 
 MOST_JUDGES = 4000
@@ -90,6 +90,31 @@ class GPNumbersFitted(NumberFitted):
     def weighted(self) -> LabelledRows:
         """The rows with the weights that they are learnt with."""
         return trusting(self.rows, self.trusted)
+
+    def pulling(self) -> Pulling:
+        rows, prepared = self.weighted, []
+        for member in self.members:
+            plan = member.plan
+            seen = NumberSupport.scaled(sample_of(rows, plan.share), self.target, plan.scaling, plan.device)
+            prepared.append((member, seen))
+
+        def pulls(queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+            found = [one.plan.weight * one.pulls(seen, rows, queries, place, share).cpu() for one, seen in prepared]
+            return torch.stack(found).sum(0)
+
+        return pulls
+
+    def covariance(self, queries: Tensor) -> np.ndarray:
+        moments = [part.cpu().numpy() for part in self.predictor.moments(queries)]
+        found, weight = self.prediction(*moments), self.predictor.weight
+        within = sum(w * one.covariance(queries).cpu().numpy() for w, one in zip(weight, self.members, strict=True))
+        apart = moments[0] - np.tensordot(weight, moments[0], (0, 1))[:, None]  # (n, M, P)
+        scaled = self.wider**2 * within[..., None] + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
+        usual, places = found.scaled.deviation, np.arange(len(queries))
+        correlation = scaled / (usual[:, None] * usual)
+        correlation[places, places] = 1.0
+        covariance: np.ndarray = correlation * found.deviation[:, None] * found.deviation
+        return covariance
 
     @cached_property
     def left_out(self) -> tuple[np.ndarray, Prediction]:

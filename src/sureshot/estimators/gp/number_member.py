@@ -12,6 +12,7 @@ from torch import Tensor
 from sureshot.approximations.base import Finite
 from sureshot.approximations.inducing import Inducing
 from sureshot.computing.layout import aligned
+from sureshot.estimators.gp.leaving import Centre, Independent, Leaving, OfSample
 from sureshot.estimators.gp.local_process import LocalProcess
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.process import GaussianProcess
@@ -20,6 +21,7 @@ from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.posterior import leave_one_out
+from sureshot.gaussian.recomputed import SiteWeightPosterior
 from sureshot.inference.least_squares import (
     leave_one_out_by_factors,
     regression_log_evidence,
@@ -60,6 +62,22 @@ class NumberMember(ABC):
     @abstractmethod
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
         """Of learnt rows at places (Q,), each without itself; the support is of the member's own scaling."""
+
+    @abstractmethod
+    def pulls(
+        self, support: NumberSupport, rows: LabelledRows, queries: Tensor, place: Tensor, share: Tensor
+    ) -> Tensor:
+        """What means of rows (Q, D) fall by without each of the learnt rows at places (E,), (Q, E, P).
+
+        Of each a share (E,) of its weight leaves; the support is of the rows that the member sees.
+        """
+
+    def covariance(self, queries: Tensor) -> Tensor:
+        """Of latents of rows (Q, D), (Q, Q), as sure as left-out rows allow; ValueError where there is none."""
+        raise ValueError(
+            "return_cov needs members that see all rows: approximation='exact', 'inducing' or 'low_rank', as rows "
+            "that are near one query and not the other say nothing of both."
+        )
 
     def moments(self, queries: Tensor) -> NumberMoments:
         """As `latents`, as sure as left-out rows allow."""
@@ -121,6 +139,24 @@ class GlobalNumberMember(NumberMember):
         found, variance = leave_one_out(known.mean, known.variance, *(support.left_out * part for part in sites))
         return NumberMoments(found.mT[place], variance[0, place], found.new_tensor(noise))
 
+    def pulls(
+        self, support: NumberSupport, rows: LabelledRows, queries: Tensor, place: Tensor, share: Tensor
+    ) -> Tensor:
+        posterior, values = self.process.posterior, self.process.values(queries)
+        assert isinstance(posterior, SiteWeightPosterior)
+        place, share = place.to(values.cross.device), share.to(values.cross.device)
+        numbers, mean = support.targets
+        of_sites = posterior.precision * (numbers - posterior.training_mean)
+        without: Leaving = Independent(posterior, of_sites, Centre(numbers, mean, support.weight), None)
+        if self.plan.share < 1:
+            without = OfSample(without, aligned(rows.lots < self.plan.share, place.device))
+        given = self.process.moments(values)
+        left = without.moments(given, self.process.queries(values), place, share).mean
+        return (given.mean.unsqueeze(-1) - left)[0].permute(1, 2, 0)
+
+    def covariance(self, queries: Tensor) -> Tensor:
+        return self.plan.temperature**2 * self.process.covariance(queries)
+
 
 def sees_all(basis: Finite, support: NumberSupport) -> bool:
     """Whether the inducing inputs are the rows, so that nothing is approximated."""
@@ -154,6 +190,16 @@ class LocalNumberMember(NumberMember):
 
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
         return self._scaled(*self.process.moments_without_themselves(rows, place.cpu()))
+
+    def pulls(
+        self, support: NumberSupport, rows: LabelledRows, queries: Tensor, place: Tensor, share: Tensor
+    ) -> Tensor:
+        found = []
+        for (mean, _), query, entry, (changed, _) in self.process.without(queries, place, share):
+            every = mean.new_zeros(len(mean), len(place), mean.shape[1])
+            every[query, entry] = mean[query] - changed
+            found.append(every)
+        return torch.cat(found)
 
     def _scaled(self, mean: Tensor, variance: Tensor) -> NumberMoments:
         assert self.plan.local is not None

@@ -13,6 +13,7 @@ from sureshot.estimators.gp.weight_space import LazyWeightSpace, WeightSpace
 from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs
 from sureshot.gaussian.posterior import LatentMoments, Posterior
 from sureshot.gaussian.prior import Queries
+from sureshot.gaussian.recomputed import WeightPosterior
 from sureshot.kernels import Expression, Scale
 from sureshot.kernels.dense import as_expression
 
@@ -73,3 +74,12 @@ class GaussianProcess:
         means = self.means(values)
         variance = self.posterior.query_variance(*self.queries(values)).mean(0) + means.var(0, correction=0)
         return means.mean(0), variance
+
+    @torch.no_grad()
+    def covariance(self, rows: Tensor) -> Tensor:
+        """Of latents of rows (Q, D) by the posterior of one chain and one latent, (Q, Q)."""
+        inputs = kernel_inputs(rows.numpy(), self.scaling, self.coefficients.device)
+        features = self.approximation.features(inputs)
+        assert isinstance(self.posterior, WeightPosterior)
+        inside = torch.linalg.solve_triangular(self.posterior.factor(0, 0), features.mT, upper=False)
+        return self.approximation.covariance(inputs) - features @ features.mT + inside.mT @ inside

@@ -17,12 +17,14 @@ from sklearn.base import RegressorMixin
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import RandomState, Rows, check_count
+from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.numbers.influence import NumberInfluence, influence_on
 from sureshot.estimators.numbers.number_fitted import NumberFitted
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.targets import check_numbers
+from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.warned import warn
 
 
@@ -45,7 +47,9 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
 
     leave_one_out_score_ = FittedAttribute("score")
 
-    def predict(self, X: Rows, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    def predict(
+        self, X: Rows, return_std: bool = False, return_cov: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the mean of each row's number.
 
         Parameters
@@ -54,13 +58,29 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
             Rows of the kind that `fit` took.
         return_std : bool, default=False
             Return standard deviations, too: of a number, noise included.
+        return_cov : bool, default=False
+            Return covariances in their place; their diagonal is the deviations' squares. On a bent scale of the target
+            correlations are those on the scale.
 
         Returns
         -------
         ndarray (n,), or (n, P) for P targets, or a tuple of two
-            In units of y.
+            In units of y; covariances (n, n), or (n, n, P).
+
+        Raises
+        ------
+        ValueError
+            If both are asked for, or covariances of members that see nearest rows only.
         """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov: ask for one of them; deviations are the diagonal's roots.")
         fitted = self._current()
+        if return_cov:
+            kept = self._kept(fitted, X)
+            with torch.no_grad():
+                covariance = fitted.covariance(fitted.predictor.inputs(kept))
+            mean = fitted.prediction(*self._in_blocks(fitted, kept, _moments)).mean
+            return _as_given(fitted, mean), covariance[..., 0] if fitted.one_target else covariance
         found = self._prediction(fitted, X)
         mean = _as_given(fitted, found.mean)
         return (mean, _as_given(fitted, found.deviation)) if return_std else mean
@@ -182,6 +202,54 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         (of_model,) = self._in_blocks(fitted, kept, _unknown)
         with torch.no_grad():
             return fitted.outlier_score(kept, of_model)
+
+    def influence(self, X: Rows, n: int = 5, target: int = 0) -> NumberInfluence:
+        """Find the labelled rows behind each prediction.
+
+        The pull of a labelled row is how much the answer falls if the row is left out and all settings stay, in closed
+        form.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        n : int, default=5
+            How many labelled rows for each answer.
+        target : int, default=0
+            Which of several targets.
+
+        Returns
+        -------
+        NumberInfluence
+            ``drivers`` (n, k), by ids, with their pulls in units of y, and ``together``, all labelled rows by the sizes
+            of their pulls.
+        """
+        fitted, n = self._current(), check_count("n", n)
+        check_choice("target", target, tuple(range(len(fitted.target.mean))))
+        return influence_on(fitted, self._kept(fitted, X), n, target)
+
+    def suggest(self, X: Rows, n: int = 20) -> Suggestions:
+        """Choose the rows of a pool whose numbers are most worth knowing.
+
+        Of these little is known, noise apart, and no two of them are alike. Measure them all, learn, and ask again.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        n : int, default=20
+            How many; all if there are fewer.
+
+        Returns
+        -------
+        Suggestions
+            ``rows``, places in X, and ``score``, the standard deviation without noise on the scale on which numbers are
+            learnt. None that is labelled already, and none twice.
+        """
+        fitted, n = self._current(), check_count("n", n)
+        kept = self._kept(fitted, X)
+        (doubt,) = self._in_blocks(fitted, kept, _unknown)
+        return suggestions(fitted, lambda: fitted.outlier_score, kept, doubt, n)
 
     def _prediction(self, fitted: NumberFitted, X: Any) -> Prediction:
         return fitted.prediction(*self._predict_in_blocks(fitted, X, _moments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,6 +31,12 @@ def optimism(n_rows: int) -> float:
     intervals of nominal 90 % then cover 86 to 93 % of new numbers, without 83 to 89 %.
     """
     return math.sqrt((n_rows + _CHOSEN) / max(n_rows - _CHOSEN, 1))
+
+
+Pulling = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""What means fall by, (Q, E, P), on the scale on which numbers are learnt.
+
+Of queries (Q, D), without each of the rows at places (E,), of which a share (E,) leaves."""
 
 
 class NumberPredictor(ABC):
@@ -79,6 +86,14 @@ class NumberFitted(Fitted, ABC):
         weight = np.outer(shares, self.predictor.weight).ravel()
         means = np.broadcast_to(means, deviation.shape).reshape(-1, *means.shape[1:])
         return Prediction(NormalMixture(weight, means, deviation.reshape(means.shape)), self.target)
+
+    @abstractmethod
+    def pulling(self) -> Pulling:
+        """What labelled rows do to means."""
+
+    @abstractmethod
+    def covariance(self, queries: Tensor) -> np.ndarray:
+        """Of numbers at queries (Q, D), (Q, Q, P), in the user's units; `ValueError` where members have none."""
 
     @property
     @abstractmethod
