@@ -13,11 +13,12 @@ from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.gp.number_member import NumberMember, NumberMoments
+from sureshot.estimators.gp.row_noise import RowNoise, Widths
 from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
+from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among, sample_of
 from sureshot.kernels import Expression
 
 MOST_JUDGES = 4000
@@ -29,6 +30,7 @@ class NumberEnsemble(NumberPredictor):
     """Members and their weights."""
 
     members: tuple[NumberMember, ...]  # the heaviest first
+    row_noise: RowNoise | None = None
 
     @property
     def weight(self) -> np.ndarray:
@@ -38,8 +40,12 @@ class NumberEnsemble(NumberPredictor):
         """Rows as they are."""
         return torch.from_numpy(np.require(kept, requirements=["C", "W"]))
 
-    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return stacked([member.moments(queries) for member in self.members])
+    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        mean, *variances = stacked([member.moments(queries) for member in self.members])
+        widths = mean.new_ones(len(mean), mean.shape[2])
+        if self.row_noise is not None:
+            widths = torch.from_numpy(self.row_noise.factors(queries)).to(mean)
+        return mean, variances[0], variances[1], widths
 
 
 def stacked(found: list[NumberMoments]) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,6 +81,7 @@ class GPNumbersFitted(NumberFitted):
 
     predictor: NumberEnsemble
     trusted: np.ndarray | None = field(default=None, kw_only=True)  # (N,), shares of rows' weights; None: all of them
+    squared_errors: np.ndarray | None = field(default=None, kw_only=True)  # (N, P), see `RowNoise`; None: one width
 
     @property
     def members(self) -> tuple[NumberMember, ...]:
@@ -90,6 +97,23 @@ class GPNumbersFitted(NumberFitted):
     def weighted(self) -> LabelledRows:
         """The rows with the weights that they are learnt with."""
         return trusting(self.rows, self.trusted)
+
+    @property
+    def widths(self) -> Widths | None:
+        """By which noise depends on the row, if it does."""
+        return None if self.predictor.row_noise is None else self.predictor.row_noise.widths
+
+    def with_widths(self, widths: Widths, squared: np.ndarray) -> GPNumbersFitted:
+        """With noise that depends on the row, by squared errors (N, P), NaN where they are not known."""
+        noise = RowNoise.of(widths, self.rows, squared)
+        return replace(self, predictor=replace(self.predictor, row_noise=noise), squared_errors=squared)
+
+    def errors(self, rows: LabelledRows) -> np.ndarray:
+        """How far off the numbers of other rows are, (n, P), in deviations."""
+        with torch.no_grad():
+            moments = [part.cpu().numpy() for part in self.predictor.moments(self.predictor.inputs(rows.x))]
+        mean, variance, _, widths = moments
+        return errors_of(self.predictor.weight, mean, variance, self.target(rows.y)) / widths
 
     def pulling(self) -> Pulling:
         rows, prepared = self.weighted, []
@@ -109,7 +133,8 @@ class GPNumbersFitted(NumberFitted):
         found, weight = self.prediction(*moments), self.predictor.weight
         within = sum(w * one.covariance(queries).cpu().numpy() for w, one in zip(weight, self.members, strict=True))
         apart = moments[0] - np.tensordot(weight, moments[0], (0, 1))[:, None]  # (n, M, P)
-        scaled = self.wider**2 * within[..., None] + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
+        within = within[..., None] * moments[3][:, None] * moments[3]
+        scaled = self.wider**2 * within + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
         usual, places = found.scaled.deviation, np.arange(len(queries))
         correlation = scaled / (usual[:, None] * usual)
         correlation[places, places] = 1.0
@@ -121,7 +146,11 @@ class GPNumbersFitted(NumberFitted):
         place = judges(self.rows)
         found = left_out_moments(self.members, self.weighted, self.target, place)
         sure = [member.tempered(moments) for member, moments in zip(self.members, found, strict=True)]
-        return self.rows.y[place.numpy()], self.prediction(*(part.cpu().numpy() for part in stacked(sure)))
+        mean, variance, latent = (part.cpu().numpy() for part in stacked(sure))
+        widths = np.ones((len(place), self.rows.y.shape[1]))
+        if self.predictor.row_noise is not None:
+            widths = self.predictor.row_noise.factors_without(self.rows, place.numpy())
+        return self.rows.y[place.numpy()], self.prediction(mean, variance, latent, widths)
 
     @cached_property
     def left_out_densities(self) -> np.ndarray:
@@ -137,6 +166,26 @@ class GPNumbersFitted(NumberFitted):
             return math.nan
         evidence = self.rows.evidence[judges(self.rows).numpy()]
         return float(evidence @ self.left_out_densities / evidence.sum())
+
+
+def errors_of(weight: np.ndarray, mean: np.ndarray, variance: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """How far off numbers (n, P) are, in deviations of an average of members by weights (M,).
+
+    By their means (n, M, P) and variances (n, M).
+    """
+    centre = np.einsum("m,nmp->np", weight, mean)
+    spread = (variance @ weight)[:, None] + np.einsum("m,nmp->np", weight, (mean - centre[:, None]) ** 2)
+    errors: np.ndarray = (numbers - centre) / np.sqrt(spread)
+    return errors
+
+
+def carried(known: LabelledRows, rows: LabelledRows, places: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Which of known rows are still there, and at what places; by what is in them where `places` are not known."""
+    if places is not None:
+        return np.arange(len(known.y)), places[: len(known.y)]
+    at = places_among(*(np.column_stack([one.x, one.y]) for one in (rows, known)))
+    stayed = np.flatnonzero(at >= 0)
+    return stayed, at[stayed]
 
 
 def trusting(rows: LabelledRows, trusted: np.ndarray | None) -> LabelledRows:

@@ -20,6 +20,8 @@ from sureshot.estimators.gp.model import LEAST_SQUARES
 from sureshot.estimators.gp.number_fitted import (
     GPNumbersFitted,
     NumberEnsemble,
+    carried,
+    errors_of,
     judges,
     left_out_moments,
     stacked,
@@ -27,7 +29,8 @@ from sureshot.estimators.gp.number_fitted import (
 )
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, sees_all
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
-from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
+from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans, columns_scaling
+from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, nearest, scaled, uphill
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
@@ -37,7 +40,7 @@ from sureshot.estimators.numbers.number_fitted import optimism
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.support import Support, is_compared_whole, sampled_rows
 from sureshot.inference.least_squares import leave_one_out_by_factors, leave_one_out_path_by_features
@@ -48,7 +51,6 @@ logger = logging.getLogger(__name__)
 
 LEAST_WEIGHT = 0.03  # of a member: less says too little for the time that it takes of every prediction
 FEWEST_FOR_TAILS = 30  # rows: of fewer nobody knows which are wild
-ROUNDS = 3
 MOST_LEFT_OUT = 2000  # rows by which noise is compared, all are learnt from
 
 
@@ -63,7 +65,8 @@ class Wanted:
 def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GPNumbersFitted:
     """Choose kernels, scales and noise by rows, and find the posteriors.
 
-    Of two scales of the target, and of noise with and without tails, the one that makes left-out numbers more probable.
+    First the scale of the target, with normal noise, then tails, then whether noise depends on the row: each stays if
+    it makes left-out numbers more probable.
     """
     settings, rows = for_reader(settings, training.reader), training.rows
     scaling = columns_scaling(settings, rows, training.column_names, training.reader.clock)
@@ -72,11 +75,20 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
         return NumberSupport.scaled(some, scale, scaling, settings.device)
 
     scales = scales_to_try(wanted.transform, rows, support_of, settings.seed)
-    found = []
+    found, parts = [], len(scales) + 1
     for place, target in enumerate(scales):
-        with stage(place / len(scales), (place + 1) / len(scales)):
-            found += _by_noise(settings, training, scaling, target, wanted.noise)
-    return safest(found) if len(found) > 1 else found[0]
+        with stage(place / parts, (place + 1) / parts):
+            plans = _plans(settings, training, rows, scaling, target)
+            found.append(_fitted(settings, training, plans, target))
+    fitted = found[0] if len(found) < 2 or _is_as_good(found[0], found[1]) else found[1]
+    if wanted.noise == "gaussian" or len(rows.y) < FEWEST_FOR_TAILS:
+        return fitted
+    with stage(1 - 1 / parts, 1.0):
+        robust = _with_tails(settings, training, scaling, fitted, wanted.noise == "student_t")
+        if wanted.noise == "student_t":
+            return fitted if robust is None else robust
+        fitted = fitted if robust is None else safest([fitted, robust])
+        return _with_row_noise(settings, scaling, fitted)
 
 
 def safest(found: Sequence[GPNumbersFitted]) -> GPNumbersFitted:
@@ -85,43 +97,57 @@ def safest(found: Sequence[GPNumbersFitted]) -> GPNumbersFitted:
     What thin tails gain is a little of each row; what they risk is all of one that left-out rows did not show.
     """
     best = max(found, key=lambda fitted: fitted.score)
-
-    def is_as_good(other: GPNumbersFitted) -> bool:
-        lost = best.left_out_densities - other.left_out_densities
-        return float(lost.mean()) <= MARGIN * float(lost.std()) / math.sqrt(len(lost))
-
-    return min(filter(is_as_good, found), key=lambda fitted: (fitted.degrees, -fitted.score))
+    as_good = [other for other in found if _is_as_good(other, best)]
+    return min(as_good, key=lambda fitted: (fitted.degrees, -fitted.score))
 
 
-def _by_noise(
-    settings: Settings, training: TrainingSet, scaling: Scaling, target: TargetScale, noise: str
-) -> list[GPNumbersFitted]:
-    """With normal noise, and with Student's if left-out errors have tails, or as asked for."""
-    plans = _plans(settings, training, training.rows, scaling, target)
-    normal = _fitted(settings, training, plans, target)
-    if noise == "gaussian" or len(training.rows.y) < FEWEST_FOR_TAILS:
-        return [normal]
+def _is_as_good(fitted: GPNumbersFitted, other: GPNumbersFitted) -> bool:
+    """Whether left-out numbers are as probable as by another fit, within errors."""
+    lost = other.left_out_densities - fitted.left_out_densities
+    return float(lost.mean()) <= MARGIN * float(lost.std()) / math.sqrt(len(lost))
+
+
+def _with_tails(
+    settings: Settings, training: TrainingSet, scaling: Scaling, normal: GPNumbersFitted, asked: bool
+) -> GPNumbersFitted | None:
+    """Student's noise, if left-out errors have tails or it is `asked` for; kernels and scales are chosen anew."""
+    target = normal.target
     errors = _errors(normal.members, normal.rows, target)
     degrees, scale = degrees_of(errors.ravel())
     if math.isinf(degrees):
-        if noise == "auto":
-            return [normal]
+        if not asked:
+            return None
         degrees = DEGREES[-1]
-    first = trusting(training.rows, trust(errors / scale, degrees).mean(axis=1))
-    robust = _fitted(settings, training, _plans(settings, training, first, scaling, target), target, degrees, first)
-    return [robust] if noise == "student_t" else [normal, robust]
+    trusted = trust(errors / scale, degrees).mean(axis=1)
+    plans = _plans(settings, training, trusting(training.rows, trusted), scaling, target)
+    for is_new in (True, False):
+        rows = trusting(training.rows, trusted)
+        members = [_member(settings, plan, rows, target, is_new) for plan in plans]
+        members = _weighed(members, rows, target, any(plan.local is not None for plan in plans))
+        plans = [member.plan for member in members]
+        trusted = trust(_errors(members, rows, target), degrees).mean(axis=1)
+    rows = trusting(training.rows, trusted)
+    members = [_member(settings, plan, rows, target, False) for plan in plans]
+    return _found(training, members, target, degrees, trusted, normal.chosen_by)
+
+
+def _with_row_noise(settings: Settings, scaling: Scaling, fitted: GPNumbersFitted) -> GPNumbersFitted:
+    """With deviations that depend on the row, where that is clearly more probable, and tails as they then are."""
+    place = judges(fitted.rows)
+    errors = np.full(fitted.rows.y.shape, np.nan)
+    errors[place.numpy()] = _errors(fitted.members, fitted.weighted, fitted.target, place)
+    widths = row_noise(settings, scaling, fitted.rows, errors)
+    if widths is None:
+        return fitted
+    wide = fitted.with_widths(widths, errors**2)
+    return safest([replace(wide, degrees=degrees) for degrees in (*DEGREES, math.inf)])
 
 
 def _plans(
     settings: Settings, training: TrainingSet, rows: LabelledRows, scaling: Scaling, target: TargetScale
 ) -> list[Plan]:
     """Of all members, by rows with the weights that they are learnt with."""
-    clock = training.reader.clock
-    objective = LogDensity("plug_in", by_evidence=settings.objective == "evidence")
-
-    def support_of(some: LabelledRows, columns: Scaling, device: torch.device) -> Support:
-        return NumberSupport.scaled(some, target, columns, device)
-
+    clock, objective, support_of = training.reader.clock, _objective(settings), _support_of(target)
     plans: list[Plan] = []
     with stage(0.0, CHOSEN):
         beside_local = clock is not None or has_local_members(settings, rows)
@@ -136,72 +162,75 @@ def _plans(
     return plans
 
 
-def _fitted(
-    settings: Settings,
-    training: TrainingSet,
-    plans: Sequence[Plan],
-    target: TargetScale,
-    degrees: float = math.inf,
-    first: LabelledRows | None = None,  # with the weights that the plans were chosen by
-) -> GPNumbersFitted:
-    """The posteriors for new plans."""
-    rows = training.rows if first is None else first
+def _objective(settings: Settings) -> LogDensity:
+    return LogDensity("plug_in", by_evidence=settings.objective == "evidence")
+
+
+def _support_of(target: TargetScale) -> SupportOf:
+    def support_of(some: LabelledRows, columns: Scaling, device: torch.device) -> Support:
+        return NumberSupport.scaled(some, target, columns, device)
+
+    return support_of
+
+
+def _fitted(settings: Settings, training: TrainingSet, plans: Sequence[Plan], target: TargetScale) -> GPNumbersFitted:
+    """The posteriors for new plans, with normal noise."""
     with stage(CHOSEN, 1.0):
-        members = [_member(settings, plan, rows, target, True) for plan in tracked(plans, "fitting", len(plans))]
-        choose = any(plan.local is not None for plan in plans)
-        members = _weighed(members, rows, target, choose)
-        members, trusted = _settled(settings, members, training.rows, target, degrees)
-        if trusted is not None:  # more surely than by the first guess
-            members = _weighed(members, trusting(training.rows, trusted), target, choose)
-            members, trusted = _settled(settings, members, training.rows, target, degrees)
-    return _found(training, members, target, degrees, trusted, len(rows.y))
+        members = [
+            _member(settings, plan, training.rows, target, True) for plan in tracked(plans, "fitting", len(plans))
+        ]
+        members = _weighed(members, training.rows, target, any(plan.local is not None for plan in plans))
+    return _found(training, members, target, math.inf, None, len(training.rows.y))
 
 
 def update_numbers(
     settings: Settings, training: TrainingSet, known: GPNumbersFitted, wanted: Wanted
 ) -> GPNumbersFitted:
-    """Learn from other rows than are `known`, whose settings stay, unless a number has no place on their scale."""
-    rows = training.rows
+    """Learn from other rows than are `known`, whose settings stay, unless a number has no place on their scale.
+
+    Rows that came are trusted as far as what was known of them before is near; rows that stay, as before.
+    """
+    rows, places = training.rows, training.places
     if not np.isfinite(known.target(rows.y)).all():
         logger.warning("a number is not positive, and logarithms were learnt: all settings were chosen anew")
         return fit_numbers(settings, training, wanted)
-    members = [_member(settings, member.plan, rows, known.target, False) for member in known.members]
-    members, trusted = _settled(settings, members, rows, known.target, known.degrees)
-    return _found(training, members, known.target, known.degrees, trusted, known.chosen_by)
-
-
-def _settled(
-    settings: Settings,
-    members: Sequence[NumberMember],
-    rows: LabelledRows,
-    target: TargetScale,
-    degrees: float,
-) -> tuple[list[NumberMember], np.ndarray | None]:
-    """Members whose rows are trusted as far as their left-out numbers are near, from all alike in a few rounds.
-
-    So what is learnt follows from plans and rows, in whatever order rows came.
-    """
-    if math.isinf(degrees):
-        return list(members), None
-    trusted = np.ones(len(rows.y))
-    for _ in range(ROUNDS):
-        weighted = trusting(rows, trusted)
-        members = [_member(settings, member.plan, weighted, target, False) for member in members]
-        trusted = trust(_errors(members, weighted, target), degrees).mean(axis=1)
+    trusted, squared = known.trusted, known.squared_errors
+    if trusted is not None or squared is not None:
+        stayed, at = carried(known.rows, rows, places)
+        if squared is not None:
+            old, squared = squared, np.full(rows.y.shape, np.nan)
+            squared[at] = old[stayed]
+        if trusted is not None:
+            old, trusted = trusted, np.ones(len(rows.y))
+            came = np.setdiff1d(np.arange(len(rows.y)), at)
+            trusted[at] = old[stayed]
+            if len(came):
+                trusted[came] = trust(known.errors(part_of(rows, came)), known.degrees).mean(axis=1)
     weighted = trusting(rows, trusted)
-    return [_member(settings, member.plan, weighted, target, False) for member in members], trusted
+    members = [_updated(settings, member, weighted, places, known.target) for member in known.members]
+    found = _found(training, members, known.target, known.degrees, trusted, known.chosen_by)
+    return found if squared is None or known.widths is None else found.with_widths(known.widths, squared)
 
 
-def _errors(members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale) -> np.ndarray:
-    """How far off all left-out numbers are, (n, P), in deviations of the members' average."""
-    moments = left_out_moments(members, rows, target, torch.arange(len(rows.y)))
+def _updated(
+    settings: Settings, member: NumberMember, rows: LabelledRows, places: np.ndarray | None, target: TargetScale
+) -> NumberMember:
+    if isinstance(member, LocalNumberMember):
+        support = NumberSupport.scaled(rows, target, member.plan.scaling, member.plan.device)
+        return member.with_rows(support, rows, places)
+    return _member(settings, member.plan, rows, target, False)
+
+
+def _errors(
+    members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale, place: torch.Tensor | None = None
+) -> np.ndarray:
+    """How far off left-out numbers are, (M, P), in deviations of the members' average; of all rows by default."""
+    place = torch.arange(len(rows.y)) if place is None else place
+    moments = left_out_moments(members, rows, target, place)
     sure = [member.tempered(found) for member, found in zip(members, moments, strict=True)]
     mean, variance, _ = (part.cpu().numpy() for part in stacked(sure))
     weight = np.array([member.plan.weight for member in members])
-    centre = np.einsum("m,nmp->np", weight, mean)
-    spread = (variance @ weight)[:, None] + np.einsum("m,nmp->np", weight, (mean - centre[:, None]) ** 2)
-    errors: np.ndarray = (target(rows.y) - centre) / np.sqrt(spread)
-    return errors
+    return errors_of(weight, mean, variance, target(rows.y[place.numpy()]))
 
 
 def _found(
@@ -227,7 +256,13 @@ def _found(
     )
 
 
-def _member(settings: Settings, plan: Plan, rows: LabelledRows, target: TargetScale, is_new: bool) -> NumberMember:
+def _member(
+    settings: Settings,
+    plan: Plan,
+    rows: LabelledRows,
+    target: TargetScale,
+    is_new: bool,
+) -> NumberMember:
     """By a plan, whose noise is found anew where it was chosen by fewer rows or more features, if it `is_new`."""
     seen = sample_of(rows, plan.share)
     support = NumberSupport.scaled(seen, target, plan.scaling, plan.device)

@@ -17,6 +17,7 @@ from sureshot.estimators.gp.member_fitting import has_finite_rank
 from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble, trusting
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
 from sureshot.estimators.gp.plan import Plan
+from sureshot.estimators.gp.row_noise import Widths
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
@@ -48,6 +49,8 @@ class StoredNumbers(Stored):
     chosen_by: int
     degrees: float | None  # None: infinite
     trusted: np.ndarray | None  # (N,)
+    squared_errors: np.ndarray | None  # (N, P)
+    widths: Widths | None
     members: tuple[StoredNumberMember, ...]
 
     def check_parts(self) -> None:
@@ -61,6 +64,9 @@ class StoredNumbers(Stored):
         trusted = self.trusted
         if trusted is not None and (trusted.shape != self.rows.weight.shape or not (trusted > 0).all()):
             raise ValueError("malformed shares of weights")
+        squared, widths = self.squared_errors, self.widths
+        if (squared is None) != (widths is None) or (squared is not None and squared.shape != self.rows.y.shape):
+            raise ValueError("malformed noise of rows")
         if self.degrees is not None and not self.degrees > 0:
             raise ValueError("malformed degrees of freedom")
         for member in self.members:
@@ -72,7 +78,7 @@ class StoredNumbers(Stored):
 
 
 def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
-    names = ("target", "one_target", "wider", "calibrated", "chosen_by", "trusted")
+    names = ("target", "one_target", "wider", "calibrated", "chosen_by", "trusted", "squared_errors", "widths")
     return {
         **{name: getattr(fitted, name) for name in names},
         "degrees": None if math.isinf(fitted.degrees) else fitted.degrees,
@@ -104,7 +110,7 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
             basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
         members.append(GlobalNumberMember.of(plan, support, basis))
     log_evidence = next((one.log_evidence for one in members if isinstance(one, GlobalNumberMember)), float("nan"))
-    return GPNumbersFitted(
+    found = GPNumbersFitted(
         columns=training.columns,
         reader=training.reader,
         rows=training.rows,
@@ -118,6 +124,9 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         trusted=stored.trusted,
         calibrated=stored.calibrated,
     )
+    if stored.widths is None or stored.squared_errors is None:
+        return found
+    return found.with_widths(stored.widths, stored.squared_errors)
 
 
 GP_NUMBERS_FORMAT = Format("gp_regressor", GPNumbersFitted, StoredNumbers, _own, _fitted)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,7 +130,7 @@ class GlobalNumberMember(NumberMember):
 
     @torch.no_grad()
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
-        if self.without is not None:
+        if self.without is not None and self.plan.share == 1:
             return NumberMoments(self.without.mean[place], self.without.variance[place], self.without.noise)
         features, noise = self.process.approximation.features(support.x), self.plan.model.noise
         numbers, mean = support.targets
@@ -181,9 +182,12 @@ class LocalNumberMember(NumberMember):
     @classmethod
     def of(cls, plan: Plan, support: NumberSupport, rows: LabelledRows) -> LocalNumberMember:
         """Of labelled rows."""
-        numbers, mean = (part.cpu() for part in support.targets)
-        link = NumberLink((numbers - mean[:, None]).mT.contiguous())
-        return cls(plan, LocalProcess.of(plan, rows, link), mean)
+        return cls(plan, LocalProcess.of(plan, rows, _link(support)), support.targets[1].cpu())
+
+    def with_rows(self, support: NumberSupport, rows: LabelledRows, places: np.ndarray | None) -> LocalNumberMember:
+        """Of these rows, see `LocalProcess.with_rows`."""
+        process = self.process.with_rows(rows, places, _link(support))
+        return LocalNumberMember(self.plan, process, support.targets[1].cpu())
 
     def latents(self, queries: Tensor) -> NumberMoments:
         return self._scaled(*self.process.moments(queries))
@@ -205,3 +209,8 @@ class LocalNumberMember(NumberMember):
         assert self.plan.local is not None
         gain = self.plan.local.gain
         return NumberMoments(mean + self.mean.to(mean), gain * variance, mean.new_tensor(gain * self.plan.model.noise))
+
+
+def _link(support: NumberSupport) -> NumberLink:
+    numbers, mean = (part.cpu() for part in support.targets)
+    return NumberLink((numbers - mean[:, None]).mT.contiguous())

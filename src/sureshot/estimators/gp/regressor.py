@@ -56,8 +56,8 @@ class GPRegressor(IncrementalRegressor):
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing.
     noise : {"auto", "gaussian", "student_t"}, default="auto"
-        Of numbers around the function. With Student's tails a few wild numbers drive nothing; "auto" takes them where
-        left-out numbers are more probable by them.
+        Of numbers around the function. With Student's tails a few wild numbers drive nothing; "auto" takes them, and
+        noise that depends on the row, where left-out numbers are more probable by them.
     target_transform : {"auto", "none", "log", "yeo_johnson"}, default="auto"
         The scale on which numbers are learnt; "auto" takes logarithms or powers where left-out numbers are clearly more
         probable by them. Answers are always in units of y.

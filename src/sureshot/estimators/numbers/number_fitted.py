@@ -57,8 +57,11 @@ class NumberPredictor(ABC):
         """What members see of rows in the form in which the reader keeps them."""
 
     @abstractmethod
-    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each member: means (Q, M, P), and variances (Q, M) of numbers and of latents without noise."""
+    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each member: means (Q, M, P), and variances (Q, M) of numbers and of latents without noise.
+
+        Then what the row multiplies deviations by, (Q, P).
+        """
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,11 @@ class NumberFitted(Fitted, ABC):
         """The same with all that predictions need."""
         return self
 
-    def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray) -> Prediction:
-        """By moments (n, M, P) and (n, M), of numbers and of latents without noise."""
+    def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray, widths: np.ndarray) -> Prediction:
+        """By moments (n, M, P) and (n, M), of numbers and of latents without noise, and widths (n, P) of rows."""
         scales, shares = noise_scales(self.degrees)
         means, spread = np.moveaxis(mean, 1, 0), latent.T + scales[:, None, None] * (variance - latent).T
-        deviation = self.wider * np.sqrt(spread)[..., None] + np.zeros((1, *means.shape))  # (K, M, n, P)
+        deviation = self.wider * np.sqrt(spread)[..., None] * np.broadcast_to(widths, means.shape)  # (K, M, n, P)
         weight = np.outer(shares, self.predictor.weight).ravel()
         means = np.broadcast_to(means, deviation.shape).reshape(-1, *means.shape[1:])
         return Prediction(NormalMixture(weight, means, deviation.reshape(means.shape)), self.target)

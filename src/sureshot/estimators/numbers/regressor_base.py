@@ -68,7 +68,8 @@ class IncrementalRegressor(NumberAnswers):
         """Add rows, and keep the settings.
 
         The posterior is the one that `fit` on all rows so far would give with the same kernels, scaling of columns and
-        scale of numbers. The first call is a `fit`.
+        scale of numbers; how far a row is trusted under noise with tails is what was known when it came. The first call
+        is a `fit`.
 
         Parameters
         ----------

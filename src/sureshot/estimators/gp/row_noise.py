@@ -1,0 +1,143 @@
+"""Noise that depends on the row: how far off left-out numbers were, as a function of the rows, by nearest rows.
+
+A local regression of the logarithms of squared left-out errors, ``log(z^2 + c)``, says of any row what is usual near
+it, g. Deviations are multiplied by ``exp((a + b g) / 2)``, with a level and a slope by which left-out errors are most
+probable; they stay as they are unless that is clearly more probable than one width for all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from sureshot.estimators.gp.local_fitting import local_plans
+from sureshot.estimators.gp.number_member import LocalNumberMember
+from sureshot.estimators.gp.plan import Plan
+from sureshot.estimators.gp.settings import Settings
+from sureshot.estimators.gp.tuning.log_density import LogDensity
+from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.tails import MARGIN
+from sureshot.estimators.numbers.target_scale import TargetScale
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
+from sureshot.estimators.rows.preprocessing import Scaling
+from sureshot.estimators.rows.support import Support
+
+_LEAST = 0.05  # added to squared errors: a number that is met by chance says little
+_STEEPEST = 2.0
+_KEPT_APART = 1e-9
+
+
+@dataclass(frozen=True)
+class Widths:
+    """By which the noise of a row follows from what is usual near it, for P targets."""
+
+    plan: Plan  # of the regression
+    level: np.ndarray  # (P,)
+    slope: np.ndarray  # (P,)
+
+    def check_parts(self) -> None:
+        """ValueError for parts that make no widths."""
+        if self.plan.local is None or self.level.shape != self.slope.shape:
+            raise ValueError("malformed noise of rows")
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """What deviations are multiplied by."""
+
+    widths: Widths
+    member: LocalNumberMember
+    rows: LabelledRows  # whose targets are logarithms of squared errors
+    seen: np.ndarray  # (N,) bool, which of all rows these are
+    scale: TargetScale
+
+    @classmethod
+    def of(cls, widths: Widths, rows: LabelledRows, errors: np.ndarray) -> RowNoise:
+        """By rows and their squared errors (N, P) in deviations; NaN of rows whose errors are not known."""
+        seen = ~np.isnan(errors).any(axis=1)
+        some = replace(part_of(rows, seen), y=np.log(errors[seen] + _LEAST))
+        scale = TargetScale.of(some.y, some.weight)
+        return cls(
+            widths, LocalNumberMember.of(widths.plan, _support(some, scale, widths.plan), some), some, seen, scale
+        )
+
+    def factors(self, queries: Tensor) -> np.ndarray:
+        """Of rows (Q, D) as they are kept, (Q, P)."""
+        return self._factors(self.member.latents(queries).mean)
+
+    def factors_without(self, rows: LabelledRows, place: np.ndarray) -> np.ndarray:
+        """Of rows at places (M,) of all, each without itself, (M, P)."""
+        found = np.empty((len(place), len(self.widths.level)))
+        seen = self.seen[place]
+        if not seen.all():
+            found[~seen] = self.factors(torch.from_numpy(rows.x[place[~seen]]))
+        if seen.any():
+            own = torch.from_numpy((np.cumsum(self.seen) - 1)[place[seen]])
+            support = _support(self.rows, self.scale, self.widths.plan)
+            found[seen] = self._factors(self.member.left_out(support, self.rows, own).mean)
+        return found
+
+    def usual(self, mean: Tensor) -> np.ndarray:
+        """Logarithms (Q, P) of squared errors, from the regression's means."""
+        return self.scale.back(mean.cpu().numpy())
+
+    def _factors(self, mean: Tensor) -> np.ndarray:
+        factors: np.ndarray = np.exp(0.5 * (self.widths.level + self.widths.slope * self.usual(mean)))
+        return factors
+
+
+def row_noise(settings: Settings, scaling: Scaling, rows: LabelledRows, errors: np.ndarray) -> Widths | None:
+    """By rows and their left-out errors (N, P) in deviations, NaN where they are not known; None: one width for all."""
+    squared, ones = errors**2, np.ones(errors.shape[1])
+    known = RowNoise.of(Widths(_plan(settings, scaling, rows, squared), 0 * ones, ones), rows, squared)
+    place = np.flatnonzero(known.seen)
+    of_rows = known.member.left_out(
+        _support(known.rows, known.scale, known.widths.plan), known.rows, torch.arange(len(place))
+    )
+    usual, own = known.usual(of_rows.mean), squared[place]
+    level, slope = (np.array(part) for part in zip(*map(_fit, usual.T, own.T), strict=True))
+    gain = (_losses(own, np.log(own.mean(axis=0) + _KEPT_APART)) - _losses(own, level + slope * usual)).sum(axis=1)
+    if float(gain.mean()) <= MARGIN * float(gain.std()) / math.sqrt(len(gain)):
+        return None
+    return replace(known.widths, level=level, slope=slope)
+
+
+def _plan(settings: Settings, scaling: Scaling, rows: LabelledRows, squared: np.ndarray) -> Plan:
+    known = ~np.isnan(squared).any(axis=1)
+    some = replace(part_of(rows, known), y=np.log(squared[known] + _LEAST))
+    scale = TargetScale.of(some.y, some.weight)
+
+    def support_of(part: LabelledRows, columns: Scaling, device: torch.device) -> Support:
+        return NumberSupport.scaled(part, scale, columns, device)
+
+    one = replace(settings, kernel="auto", ensemble=False)
+    (plan,) = local_plans(one, some, support_of, LogDensity("plug_in"), scaling, None)
+    return plan
+
+
+def _support(rows: LabelledRows, scale: TargetScale, plan: Plan) -> NumberSupport:
+    return NumberSupport.scaled(rows, scale, plan.scaling, plan.device)
+
+
+def _fit(usual: np.ndarray, squared: np.ndarray) -> tuple[float, float]:
+    """Level and slope (2,) by maximum likelihood; the level is in closed form."""
+
+    def level(slope: float) -> float:
+        return math.log(float(np.mean(squared * np.exp(-slope * usual))) + _KEPT_APART)
+
+    def loss(slope: float) -> float:
+        return float(_losses(squared, level(slope) + slope * usual).mean())
+
+    slope = float(minimize_scalar(loss, bounds=(0.0, _STEEPEST), method="bounded").x)
+    return level(slope), slope
+
+
+def _losses(squared: np.ndarray, log_variance: np.ndarray) -> np.ndarray:
+    """Of normals with these variances, in nats, but for a constant."""
+    found: np.ndarray = 0.5 * (log_variance + squared * np.exp(-log_variance))
+    return found
