@@ -23,6 +23,10 @@ class DataError(ValueError):
     """
 
 
+class UnclearTask(DataError):
+    """A column of targets that may hold classes or numbers: whoever asks must say which."""
+
+
 def data_root(option: Root = None, looking_for: str | None = None, expected: str | None = None) -> Path:
     """The folder that holds the data files: the option, else what ``SURESHOT_DATA`` names.
 

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from sureshot.data.cells import holds_truths, is_numeric
-from sureshot.data.checks import check_class_labels, listed, near
+from sureshot.data.checks import listed, near
 from sureshot.data.csv_files import Codes, header_in_doubt, open_text, read_csv, read_header
 from sureshot.data.delimited import ANY, TextFormat, any_column, no_column
 from sureshot.data.embeddings import read_npz
@@ -38,6 +38,7 @@ from sureshot.data.file_kinds import EXCEL, check_table_file
 from sureshot.data.parquet_files import parquet_columns, read_parquet, with_levels
 from sureshot.data.remembered import ATTRIBUTE, Remembered, folded, spelt
 from sureshot.data.root import DataError
+from sureshot.data.targets import Task, check_target
 from sureshot.data.written_numbers import WayOfWriting, as_known, as_plain_numbers, with_comma
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class DataTable(NamedTuple):
     feature_names: tuple[str, ...] | None  # length D, None for a bare array
     row_ids: np.ndarray  # (N,) the column that was named, the table's own index, or 0 to N-1; the files of images
     groups: np.ndarray | None = None  # (N,) text of the column that was asked for, None where there is nothing
+    numbers: bool = False  # whether y holds numbers (float64) rather than labels
 
 
 def load_table(
@@ -68,6 +70,7 @@ def load_table(
     ignore: Iterable[str] = (),  # columns to leave out; names that are not in the file are no error
     row_id: str | None = None,  # a column that names rows, each once, and is no feature
     group: str | None = None,  # a column that says which rows belong together, and is no feature
+    task: Task = "classes",  # what the target holds; "auto" finds out
     text_labels: bool = False,  # read labels as text even if they look like numbers; those like 007 are text anyway
     allow_missing: bool = False,  # keep missing cells as NaN; an error by default, since arrays must have none
     mixed: bool = False,  # of CSV and Parquet keep columns of text and dates as well, and missing cells
@@ -86,7 +89,7 @@ def load_table(
         for name, what in ((row_id, "names rows"), (group, "says which rows belong together")):
             if name is not None:
                 raise DataError(f"{path}: arrays have no column {name!r} that {what}")
-        return _from_npz(path, target, features, text_labels, allow_missing)
+        return _from_npz(path, target, features, text_labels, allow_missing, task)
     stated = tuple(name for name in (target, row_id, group) if name is not None)
     known = {} if written is None else {name: way for name, way in written.items() if name not in stated}
     texts = [*(name for name in stated if text_labels or name in (row_id, group)), *as_text, *known]
@@ -99,7 +102,8 @@ def load_table(
         return written is None and is_used(name) and name not in is_number
 
     def tells_sign(name: str) -> bool:
-        return is_used(name) and known.get(name, WayOfWriting(",", False)).decimal == ","
+        tells = is_used(name) or (name == target and task == "numbers")
+        return tells and known.get(name, WayOfWriting(",", False)).decimal == ","
 
     frame, row_ids, found = _read_frame(path, kind, stated, texts, text, tells_sign, Codes(may_be_code, mixed), part)
     for name in set(known) & set(map(str, frame.columns)):
@@ -122,9 +126,9 @@ def load_table(
     if group is not None:
         groups = _stripped(frame[group])
         ignore = {*ignore, group}
-    y = None
+    y, is_numbers = None, False
     if target is not None:
-        y = check_class_labels(path, frame[target], f"column {target!r}", text_labels)
+        y, is_numbers = check_target(path, frame[target], f"column {target!r}", text_labels, task, found)
         y = folded(y) if fold_case else y
     columns = {str(name): column for name, column in frame.items()}
     del frame  # so that each column can go when it has been taken
@@ -132,13 +136,14 @@ def load_table(
     comma = [str(name) for name, column in X.items() if found.decimal == "," and _has_fractions(column)]
     way = Remembered(text.header is not False, text.missing, tuple(comma), fold_case, text.separator, text.sheet)
     X.attrs[ATTRIBUTE] = way.to_json()
-    return DataTable(X, y, tuple(X.columns), row_ids, groups)
+    return DataTable(X, y, tuple(X.columns), row_ids, groups, is_numbers)
 
 
 def read_table(
     path: str | os.PathLike[str],
     target: str | None = None,
     *,
+    task: Task = "classes",
     features: Sequence[str] | None = None,
     ignore: Iterable[str] = (),
     row_id: str | None = None,
@@ -169,6 +174,8 @@ def read_table(
         (with the extra ``parquet``; also a folder of such files) or NPZ; ``-`` is CSV on standard input.
     target
         The column of labels, of an NPZ file the array; by default none.
+    task
+        What the target holds: "classes", "numbers" (for `GPRegressor`), or "auto" to find out.
     features, ignore
         The columns wanted, in their order; or columns to leave out. By default all that have no other use.
     row_id, group
@@ -188,8 +195,9 @@ def read_table(
     Returns
     -------
     DataTable
-        ``X``, ``y`` (None without a target), ``feature_names``, ``row_ids``, ``groups``. What holds for later files of
-        the same kind goes along with ``X`` into a model and its file, so that the commands read these files likewise.
+        ``X``, ``y`` (None without a target), ``feature_names``, ``row_ids``, ``groups``, ``numbers`` (whether y holds
+        them). What holds for later files of the same kind goes along with ``X`` into a model and its file, so that the
+        commands read these files likewise.
 
     Raises
     ------
@@ -201,6 +209,7 @@ def read_table(
     return load_table(
         path,
         target,
+        task=task,
         features=features,
         ignore=ignore,
         row_id=row_id,
@@ -436,23 +445,23 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _from_npz(
-    path: Path, target: str | None, features: Sequence[str] | None, text_labels: bool, allow_missing: bool
+    path: Path, target: str | None, features: Sequence[str] | None, text_labels: bool, allow_missing: bool, task: Task
 ) -> DataTable:
     X, y, names = read_npz(path, target, allow_missing=allow_missing)
-    labels = None
+    labels, numbers = None, False
     if y is not None:
         as_text = text_labels and y.dtype.kind == "U"  # numbers stay numbers, unlike in a text file
-        labels = check_class_labels(path, pd.Series(y), "the label array", as_text)
+        labels, numbers = check_target(path, pd.Series(y), "the label array", as_text, task, ANY)
     row_ids = np.arange(len(X))
     if names is None:
         if features is not None and len(features) != X.shape[1]:
             raise DataError(f"{path}: X has {X.shape[1]} columns, expected {len(features)}: {listed(features)}")
         if features is None:
-            return DataTable(X, labels, None, row_ids)
+            return DataTable(X, labels, None, row_ids, numbers=numbers)
         _log.info("%s has no feature_names: its columns are taken in the model's order", path)
         names = list(features)
     frame = pd.DataFrame(X, columns=names)
     if features is not None:
         _check_same_columns(path, names, features)
         frame = frame[list(features)]
-    return DataTable(frame, labels, tuple(frame.columns), row_ids)
+    return DataTable(frame, labels, tuple(frame.columns), row_ids, numbers=numbers)
