@@ -20,6 +20,7 @@ from sureshot.metrics.calibration import (
     reliability_curve,
 )
 from sureshot.metrics.detection import RiskCoverage, auroc_unknown, selective_risk
+from sureshot.metrics.numbers import ranked_probability_score
 from sureshot.metrics.per_class import ClassScores, balanced_accuracy, class_scores, confusion_matrix
 from sureshot.metrics.scores import Scores, accuracy, brier, negative_log_likelihood, summarise
 from sureshot.metrics.sessions import accuracy_by_session, forgetting, harmonic_mean, performance_drop
@@ -45,6 +46,7 @@ __all__ = [
     "likeliest_temperature",
     "negative_log_likelihood",
     "performance_drop",
+    "ranked_probability_score",
     "reliability_curve",
     "selective_risk",
     "summarise",

@@ -21,7 +21,7 @@ from sureshot.estimators.arguments import RandomState, Rows, check_choice, check
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.influence import NumberInfluence, influence_on
-from sureshot.estimators.numbers.number_fitted import NumberFitted
+from sureshot.estimators.numbers.number_fitted import NumberFitted, optimism
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.targets import check_numbers
 from sureshot.estimators.suggestions import Suggestions, suggestions
@@ -41,11 +41,65 @@ class Intervals:
         return found
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """All that is said of n rows, which are asked about once; the arrays are those of the methods of these names."""
+
+    fitted: NumberFitted
+    found: Prediction
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(n,), or (n, P) for P targets."""
+        return _as_given(self.fitted, self.found.mean)
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """Standard deviations, shaped as the mean."""
+        return _as_given(self.fitted, self.found.deviation)
+
+    def quantile(self, q: float | Sequence[float] | np.ndarray) -> np.ndarray:
+        """What shares of all rows like each are less than."""
+        shares = [_share("q", float(one)) for one in np.ravel(q)]
+        found = np.stack([_as_given(self.fitted, self.found.quantile(one)) for one in shares], axis=-1)
+        return found[..., 0] if np.ndim(q) == 0 else found
+
+    def interval(self, coverage: float) -> Intervals:
+        """Conformal ones."""
+        fitted, within = self.fitted, self.fitted.deviations_within(_share("coverage", coverage))
+        if not np.isfinite(within).all():
+            warn(
+                f"{fitted.usual_errors.shape[1]} left-out rows cannot vouch for a coverage of {coverage:g}: intervals "
+                "are the model's own quantiles. Take a smaller coverage, or more rows."
+            )
+            ends = self.found.quantile((1 - coverage) / 2), self.found.quantile((1 + coverage) / 2)
+        else:
+            ends = self.found.interval(within)
+        return Intervals(*(_as_given(fitted, end) for end in ends))
+
+    def errors(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far off numbers (n, P) are, in deviations, and from which coverage on intervals contain them."""
+        error = self.found.errors(y)
+        usual = optimism(self.fitted.chosen_by) * self.fitted.usual_errors
+        found = [np.searchsorted(known, one) / (len(known) + 1) for known, one in zip(usual, error.T, strict=True)]
+        return np.sign(y - self.found.mean) * error, np.stack(found, axis=1)
+
+    def log_density(self, y: Any) -> np.ndarray:
+        """(n,), in nats, per unit of y; of several targets the sum."""
+        numbers = check_numbers(y, self.found.scaled.means.shape[1], len(self.fitted.target.mean))
+        density: np.ndarray = self.found.log_density(numbers).sum(axis=1)
+        return density
+
+
 @undisturbed
 class NumberAnswers(RegressorMixin, IncrementalEstimator):
     """The methods that predict numbers."""
 
     leave_one_out_score_ = FittedAttribute("score")
+    members_ = FittedAttribute("members")
+    left_out_ = FittedAttribute("left_out")
+    n_rows_ = FittedAttribute("n_rows")
+    usual_ = FittedAttribute("usual")
 
     def predict(
         self, X: Rows, return_std: bool = False, return_cov: bool = False
@@ -74,16 +128,31 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov: ask for one of them; deviations are the diagonal's roots.")
-        fitted = self._current()
         if return_cov:
+            fitted = self._current()
             kept = self._kept(fitted, X)
             with torch.no_grad():
                 covariance = fitted.covariance(fitted.predictor.inputs(kept))
             mean = fitted.prediction(*self._in_blocks(fitted, kept, _moments)).mean
             return _as_given(fitted, mean), covariance[..., 0] if fitted.one_target else covariance
-        found = self._prediction(fitted, X)
-        mean = _as_given(fitted, found.mean)
-        return (mean, _as_given(fitted, found.deviation)) if return_std else mean
+        found = self.forecast(X)
+        return (found.mean, found.deviation) if return_std else found.mean
+
+    def forecast(self, X: Rows) -> Forecast:
+        """Predict everything about each row's number at once, as by the methods below.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        Forecast
+            With ``mean``, ``deviation``, ``quantile(q)``, ``interval(coverage)`` and ``log_density(y)``.
+        """
+        fitted = self._current()
+        return Forecast(fitted, self._prediction(fitted, X))
 
     def predict_quantile(self, X: Rows, q: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """Predict the numbers that shares of all rows like each are less than.
@@ -100,11 +169,7 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         ndarray (n,), or (n, P) for P targets; with an array of shares one more dimension (..., K)
             Of the mixture of the members' normals, exact to rounding.
         """
-        fitted = self._current()
-        shares = [_share("q", float(one)) for one in np.ravel(q)]
-        prediction = self._prediction(fitted, X)
-        found = np.stack([_as_given(fitted, prediction.quantile(one)) for one in shares], axis=-1)
-        return found[..., 0] if np.ndim(q) == 0 else found
+        return self.forecast(X).quantile(q)
 
     def predict_interval(self, X: Rows, coverage: float = 0.9) -> Intervals:
         """Predict intervals that contain the true number with a stated probability.
@@ -126,17 +191,7 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         Intervals
             ``lower`` and ``upper``, each (n,), or (n, P) for P targets.
         """
-        coverage, fitted = _share("coverage", coverage), self._current()
-        found, within = self._prediction(fitted, X), fitted.deviations_within(coverage)
-        if not np.isfinite(within).all():
-            warn(
-                f"{fitted.usual_errors.shape[1]} left-out rows cannot vouch for a coverage of {coverage:g}: intervals "
-                "are the model's own quantiles. Take a smaller coverage, or more rows."
-            )
-            ends = found.quantile((1 - coverage) / 2), found.quantile((1 + coverage) / 2)
-        else:
-            ends = found.interval(within)
-        return Intervals(*(_as_given(fitted, end) for end in ends))
+        return self.forecast(X).interval(coverage)
 
     def log_density(self, X: Rows, y: Any) -> np.ndarray:
         """Return the log density of numbers.
@@ -153,11 +208,7 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         ndarray (n,)
             In nats, per unit of y; of several targets the sum.
         """
-        fitted = self._current()
-        found = self._prediction(fitted, X)
-        numbers = check_numbers(y, len(found.scaled.means[0]), len(fitted.target.mean))
-        density: np.ndarray = found.log_density(numbers).sum(axis=1)
-        return density
+        return self.forecast(X).log_density(y)
 
     def sample_y(self, X: Rows, n_samples: int = 1, random_state: RandomState | None = 0) -> np.ndarray:
         """Draw numbers that rows may have, each row independent of the others.

@@ -22,6 +22,7 @@ from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
 from sureshot.estimators.rows.labelled_rows import merge_rows
 
 _CHOSEN = 2
+_LEAST = 1e-12
 
 
 def optimism(n_rows: int) -> float:
@@ -75,6 +76,20 @@ class NumberFitted(Fitted, ABC):
     calibrated: bool = field(default=False, kw_only=True)
     chosen_by: int = field(default=0, kw_only=True)  # how many rows chose the settings
     degrees: float = field(default=math.inf, kw_only=True)  # of freedom of the noise; infinite of a normal
+
+    @property
+    def n_rows(self) -> float:
+        """Labelled rows, one of weight 2 as two."""
+        return float(self.rows.weight.sum())
+
+    @property
+    def usual(self) -> NormalMixture:
+        """A normal of all labelled numbers, (1, P): what is known of a number before its row is."""
+        mean = np.average(self.rows.y, axis=0, weights=self.rows.weight)
+        deviation = np.sqrt(np.average((self.rows.y - mean) ** 2, axis=0, weights=self.rows.weight))
+        return NormalMixture(
+            np.ones(1), mean[None, None], np.maximum(deviation, _LEAST * abs(mean) + _LEAST)[None, None]
+        )
 
     @property
     def settled(self) -> NumberFitted:
