@@ -14,7 +14,7 @@ import sureshot
 from sureshot.estimators import saved
 from sureshot.estimators.few_shot.classifier import FewShotClassifier
 from sureshot.estimators.gp.classifier import GPClassifier
-from sureshot.estimators.saved import check_classifier, load_estimator
+from sureshot.estimators.saved import check_estimator, load_estimator
 from sureshot.estimators.search.classifier import KernelSearchClassifier
 from sureshot.estimators.tree.classifier import TreeGPClassifier
 from sureshot.kernels import Matern
@@ -64,7 +64,7 @@ def test_every_estimator_with_files_of_its_own_is_known() -> None:
         kind: f"{one.__module__}.{one.__name__}" for kind, one in saved.estimators_with_files().items()
     } == saved.PLACES
     with pytest.raises(ArtifactError, match="meta-trained"):
-        check_classifier(Artifact("a", CHECKPOINT, "1", {}, {}))
+        check_estimator(Artifact("a", CHECKPOINT, "1", {}, {}))
 
 
 @pytest.mark.parametrize("weights", [[0.5, 0.4], [1.0, 0.0], [0.5, "0.5"], [0.5]])
@@ -168,8 +168,3 @@ def test_updates_name_arguments_that_say_nothing(model: Any, wrong: dict[str, An
     with pytest.raises(ValueError, match=next(iter(wrong))):
         model.set_params(**wrong).partial_fit(X[1:3], y[1:3])
     np.testing.assert_array_equal(model.predict_proba(X), before)
-
-
-def test_the_command_line_refuses_a_regressor() -> None:
-    with pytest.raises(ArtifactError, match="a is a regressor, which Python reads"):
-        check_classifier(Artifact("a", "gp_regressor", "1", {}, {}))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from sureshot.cli.wording import as_options
+from sureshot.data.root import UnclearTask
 from sureshot.progress import ProgressLines, reported_to
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ NOT_CSV = frozenset(
 )
 """Endings of files that hold something else."""
 
+WRONG_USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -94,7 +96,7 @@ def guarded(
     except ImportError as error:
         fail(f"{error}: `sureshot doctor` lists what is missing", as_json)
     except (ValueError, OSError) as error:
-        fail(_describe(error), as_json)
+        fail(_describe(error), as_json, WRONG_USAGE if isinstance(error, UnclearTask) else 1)
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
@@ -129,12 +131,12 @@ def run_app(app: typer.Typer, name: str) -> None:
         sys.exit(error.exit_code)
 
 
-def fail(message: str, as_json: bool) -> None:
+def fail(message: str, as_json: bool, status: int = 1) -> None:
     """End the command with one line on standard error, and the same as JSON if JSON was asked for."""
     sys.stderr.write(f"error: {one_line(message)}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": one_line(message)}) + "\n")
-    raise typer.Exit(1) from None
+    raise typer.Exit(status) from None
 
 
 def one_line(message: str) -> str:

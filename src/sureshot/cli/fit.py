@@ -1,20 +1,19 @@
-"""``sureshot fit``: learn a classifier from a file of labelled rows and save it."""
+"""``sureshot fit``: learn a classifier, or a regressor of numbers, from a file of labelled rows and save it."""
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.cli.tasks import asked_task, task_of
 from sureshot.data.file_kinds import check_source
 
 if TYPE_CHECKING:
     from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 
 _NAMES = {
@@ -23,8 +22,9 @@ _NAMES = {
     "inference": options.INFERENCES,
     "objective": options.OBJECTIVES,
     "standardize": options.STANDARDIZE,
+    "task": options.TASKS,
 }
-"""What settings of the default classifier may be called."""
+"""What settings of the default models may be called."""
 
 
 def fit(
@@ -39,7 +39,7 @@ def fit(
     quiet: console.QuietOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Learn from labelled rows and save the model."""
+    """Learn from labelled rows and save the model: of classes, or of numbers (--task), as the target has them."""
     with console.guarded(as_json, quiet):
         console.check_model_output(output, data)
         console.check_folder(report)
@@ -49,21 +49,23 @@ def fit(
         how = Reading.of(files, kind)
         asked = replace(asked, standardize=asked.standardize.lower())
         _check_names(asked)
+        wanted = asked_task(asked)
         check_source(data)
         if asked.checkpoint is not None:
             from sureshot.meta.training.checkpoint import load_checkpoint
 
             load_checkpoint(asked.checkpoint)  # what is wrong with it comes before what it needs
         from sureshot.cli.model import taught_ids
-        from sureshot.cli.reading import naming, remark, remark_on_columns
+        from sureshot.cli.reading import naming, remark, remark_on_columns, remark_on_task
 
         with console.progress(f"reading {data}", quiet):
-            table = read_labelled(data, target, asked.checkpoint, how)
+            table = read_labelled(data, target, asked.checkpoint, how, task=wanted)
+        if wanted == "auto":
+            remark_on_task(data, table)
         remark(data, table)
         assert table.y is not None
-        from sureshot.cli.reporting import facts
-
-        model = _unfitted(asked, how)
+        task = task_of(numbers=table.numbers)
+        model = task.unfitted(asked, how)
         start = time.perf_counter()
         with console.progress(f"fitting {len(table.y)} rows", quiet), naming(data):
             model.fit(table.X, table.y, row_id=taught_ids(model, table, how))
@@ -73,28 +75,29 @@ def fit(
         summary: dict[str, Any] = {
             "model": str(output),
             "model_bytes": output.stat().st_size,
+            "task": "numbers" if table.numbers else "classes",
             "rows": len(table.y),
             "features": int(model.n_features_in_),
-            "classes": model.classes_.tolist(),
-            "settings": facts(model),
-            "log_evidence": float(model.log_evidence_),
-            "leave_one_out": _left_out(model),
+            **task.learnt(model),
             "seconds": seconds,
         }
         if report is not None:
-            from sureshot.cli.reporting import cross_validated_report
-
             with console.progress("fitting again for the report", quiet):
-                title = f"Classifier of {data.resolve().name}"
-                page, summary["cross_validated"] = cross_validated_report(model, table, report, title)
+                write = task.reporting().cross_validated_report
+                page, summary["cross_validated"] = write(model, table, report, data.resolve().name)
             summary["report"] = str(page)
         console.tell(summary, _print, as_json)
 
 
 def read_labelled(
-    path: Path, target: str | None, checkpoint: Path | None, how: Reading, group: str | None = None
+    path: Path,
+    target: str | None,
+    checkpoint: Path | None,
+    how: Reading,
+    group: str | None = None,
+    task: str = "classes",
 ) -> DataTable:
-    """Rows and labels of a file, or images and their folders' names, for learning; groups of rows with columns only."""
+    """Rows and targets of a file, or images and their folders' names, to learn; groups of rows with columns only."""
     from sureshot.data import DataError
     from sureshot.data.checks import listed
     from sureshot.data.file_kinds import is_image_source
@@ -105,7 +108,7 @@ def read_labelled(
         return _read_images(path, checkpoint)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = how.load(path, target, names, mixed=checkpoint is None, group=None if names is None else group)
+    table = how.load(path, target, names, mixed=checkpoint is None, group=None if names is None else group, task=task)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table
@@ -141,7 +144,9 @@ def _check_alone(asked: options.Classifier, kind: list[str] | None) -> None:
     """Refuse settings that have no meaning beside an option that says which classifier it is."""
     if asked.checkpoint is None and asked.strategy is None:
         return
-    chosen = [name for name in _NAMES if getattr(asked, name) != "auto"] + ["ensemble"] * (not asked.ensemble)
+    chosen = [name for name in _NAMES if name != "task" and getattr(asked, name) != "auto"] + ["ensemble"] * (
+        not asked.ensemble
+    )
     chosen += [name for name in ("time", "window") if getattr(asked, name) is not None]
     option, why = "--strategy", "it is for the default classifier"
     if asked.checkpoint is not None:
@@ -160,65 +165,13 @@ def _check_names(asked: options.Classifier) -> None:
         options.check_name("--strategy", asked.strategy, options.STRATEGIES)
 
 
-def _unfitted(asked: options.Classifier, how: Reading) -> IncrementalClassifier:
-    """The classifier that is asked for."""
-    kinds = dict(how.kinds) or "auto"
-    if asked.checkpoint is not None:
-        from sureshot.estimators.few_shot.classifier import FewShotClassifier
-
-        return FewShotClassifier(asked.checkpoint, random_state=asked.seed)
-    if asked.strategy is not None:
-        from sureshot.estimators.tree.classifier import TreeGPClassifier
-
-        return TreeGPClassifier(asked.strategy, random_state=asked.seed, columns=kinds)
-    from sureshot.estimators.gp.classifier import GPClassifier
-
-    return GPClassifier(
-        kernel=asked.kernel,
-        likelihood=asked.likelihood,
-        inference=asked.inference,
-        objective=None if asked.objective == "none" else asked.objective,
-        standardize="auto" if asked.standardize == "auto" else asked.standardize == "true",
-        ensemble=asked.ensemble,
-        random_state=asked.seed,
-        columns=kinds,
-        time=asked.time,
-        window=asked.window,
-    )
-
-
-def _left_out(model: IncrementalClassifier) -> dict[str, float | None]:
-    """Accuracy and NLL of rows by the posterior of all others, where the fit has them."""
-    nll = getattr(model, "leave_one_out_nll_", None)
-    if nll is None:  # where columns have length-scales of their own, only the score by which they were chosen is left
-        score = getattr(model, "leave_one_out_score_", math.nan)
-        nll = None if math.isnan(score) else -score
-    accuracies = {name: getattr(model, f"leave_one_out_{name}_", None) for name in ("accuracy", "balanced_accuracy")}
-    return {**accuracies, "nll": nll}
-
-
 def _print(summary: dict[str, Any]) -> None:
-    from sureshot.cli.evaluate import print_classes
     from sureshot.computing.memory import in_bytes
 
-    rows: list[tuple[str, object]] = [
-        ("rows", summary["rows"]),
-        ("features", summary["features"]),
-        ("classes", len(summary["classes"])),
-        *((name, value) for name, value in summary["settings"].items() if name not in ("classes", "features")),
-    ]
-    for key, words in (("leave_one_out", "leave-one-out"), ("cross_validated", "cross-validated")):
-        scores = summary.get(key, {})
-        if scores.get("nll") is not None and scores["accuracy"] is None:
-            rows.append((f"{words} accuracy", "not known, as columns were weighed by all rows: --report has it"))
-        for name, value in scores.items():
-            if value is not None and name != "classes":
-                rows.append((f"{words} {'NLL (nats)' if name == 'nll' else name.replace('_', ' ')}", value))
-    rows += [
+    first = [(name, summary[name]) for name in ("task", "rows", "features")]
+    last = [
         ("seconds", f"{summary['seconds']:.2f}"),
         ("model", f"{summary['model']} ({in_bytes(summary['model_bytes'])})"),
+        *((name, summary[name]) for name in ("report",) if name in summary),
     ]
-    if "report" in summary:
-        rows.append(("report", summary["report"]))
-    console.print_table(("fitted", ""), rows)
-    print_classes(summary.get("cross_validated", {}).get("classes", []))
+    task_of(numbers=summary["task"] == "numbers").print_fitted(summary, first, last)

@@ -26,14 +26,14 @@ from sureshot.data.tables import META_PREFIX, columns_of_classes, named_rows
 from sureshot.data.written_numbers import WayOfWriting, bare_number
 
 if TYPE_CHECKING:
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+    from sureshot.estimators.base import IncrementalEstimator
     from sureshot.estimators.rows.mixed_columns import ColumnEncoder
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 
 
 def read_for_model(
-    model: IncrementalClassifier,
+    model: IncrementalEstimator,
     path: Path,
     target: str | None,
     how: Reading,
@@ -57,14 +57,14 @@ def read_for_model(
             if _feature_names(model) is None:
                 raise
             raise DataError(f"{error}; the model was fitted on a table: name a file of rows") from None
-    classes = np.asarray(model.classes_)
-    text_labels = classes.dtype.kind not in "iufb"
+    classes: np.ndarray | None = getattr(model, "classes_", None)  # None of numbers
+    text_labels = classes is not None and classes.dtype.kind not in "iufb"
     features = _feature_names(model)
     ignore = list(ignored)
     found: list[str] = []
     if names is not None and not with_labels:
         known = target is not None or part is not None  # a part does not tell, and it would be left out anyway
-        found = [] if known else _label_column(path, names, features, classes, how)
+        found = [] if known or classes is None else _label_column(path, names, features, classes, how)
         ignore += found if target is None else [target]
         target = None
     if names is not None and with_labels and target is None:
@@ -87,6 +87,7 @@ def read_for_model(
         ignore,
         features=features,
         text_labels=text_labels,
+        task="numbers" if classes is None else "classes",
         mixed=mixed,
         allow_missing=mixed or (features is not None and not hasattr(model, "learner_")),
         part=part,
@@ -96,7 +97,7 @@ def read_for_model(
         note(f"{path}: left out the column {name} (it holds the model's classes)")
     if with_labels and table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
-    if with_labels and table.y is not None:
+    if with_labels and table.y is not None and classes is not None:
         _check_same_kind(path, table.y, classes)
         if how.fold_case:
             table = table._replace(y=folded(table.y, map(str, classes.tolist())))
@@ -117,7 +118,7 @@ def read_for_model(
 
 
 def tables_for_model(
-    model: IncrementalClassifier, path: Path, target: str | None, how: Reading, at_once: bool
+    model: IncrementalEstimator, path: Path, target: str | None, how: Reading, at_once: bool
 ) -> tuple[int, Callable[[], Iterator[DataTable]]]:
     """How many rows without labels there are, all of them checked, and what reads them: Parquet a part at a time.
 
@@ -143,7 +144,7 @@ def tables_for_model(
     return n, lambda: (read(part=part) for part in parquet_parts(path))
 
 
-def _written(model: IncrementalClassifier) -> dict[str, WayOfWriting]:
+def _written(model: IncrementalEstimator) -> dict[str, WayOfWriting]:
     """How numbers were written, by column."""
     reading: Remembered | None = getattr(model, "reading_", None)
     encoder: ColumnEncoder | None = getattr(model, "encoder_", None)
@@ -152,7 +153,7 @@ def _written(model: IncrementalClassifier) -> dict[str, WayOfWriting]:
     return {**{name: WayOfWriting(",", False) for name in comma}, **known}
 
 
-def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> np.ndarray | None:
+def taught_ids(model: IncrementalEstimator, table: DataTable, how: Reading) -> np.ndarray | None:
     """Ids of rows that a model is to learn: those of the column that was named, if the model keeps rows."""
     if how.row_id is None:
         return None
@@ -165,7 +166,7 @@ def taught_ids(model: IncrementalClassifier, table: DataTable, how: Reading) -> 
     return as_known([in_one_way(str(name)) for name in table.row_ids.tolist()], getattr(model, "row_ids_", None))
 
 
-def keeps_ids(model: IncrementalClassifier) -> bool:
+def keeps_ids(model: IncrementalEstimator) -> bool:
     """Whether rows that the model learns can have ids."""
     from sureshot.estimators.search.classifier import KernelSearchClassifier
     from sureshot.estimators.tree.classifier import TreeGPClassifier
@@ -186,7 +187,7 @@ def as_known(names: Sequence[str], known: np.ndarray | None) -> np.ndarray:
     return np.asarray([by_text[name] if name in by_text else int(name) for name in names])
 
 
-def _read_images(model: IncrementalClassifier, path: Path, with_labels: bool) -> DataTable:
+def _read_images(model: Any, path: Path, with_labels: bool) -> DataTable:
     from sureshot.estimators.few_shot.classifier import FewShotClassifier
 
     shape = model.input_shape_ if isinstance(model, FewShotClassifier) else (int(model.n_features_in_),)
@@ -201,7 +202,7 @@ def _read_images(model: IncrementalClassifier, path: Path, with_labels: bool) ->
     return table._replace(y=labels)
 
 
-def _feature_names(model: IncrementalClassifier) -> list[str] | None:
+def _feature_names(model: IncrementalEstimator) -> list[str] | None:
     names = getattr(model, "feature_names_in_", None)  # absent, by scikit-learn's rule, without names
     return None if names is None else [str(name) for name in names]
 

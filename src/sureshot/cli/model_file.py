@@ -11,7 +11,7 @@ from sureshot.data.file_kinds import check_source, table_suffix
 if TYPE_CHECKING:
     from sureshot.cli.options import Files
     from sureshot.cli.reading import Reading
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+    from sureshot.estimators.base import IncrementalEstimator
     from sureshot.persistence import Artifact
 
 
@@ -24,23 +24,25 @@ def _read_model_file(path: Path, data: Path | None) -> Artifact:
         raise ValueError(f"{path} does not exist{near(path.name, beside)}: write a model with `sureshot fit`")
     if table_suffix(path) is not None:
         raise ValueError(f"{path} is a table, and the model comes first: sureshot COMMAND MODEL DATA")
-    from sureshot.estimators.saved import check_classifier
+    from sureshot.estimators.saved import check_estimator
     from sureshot.persistence import load_artifact
 
     artifact = load_artifact(path)
-    check_classifier(artifact)
+    check_estimator(artifact)
     if data is not None:
         check_source(data)
     return artifact
 
 
-def load_model(path: Path, data: Path | None, files: Files) -> tuple[IncrementalClassifier, Reading]:
-    """The saved classifier, and how files are read that it is asked about: as the one was that it was fitted on."""
+def load_model(path: Path, data: Path | None, files: Files) -> tuple[IncrementalEstimator, Reading]:
+    """The saved model, and how files are read that it is asked about: as the one was that it was fitted on."""
     from sureshot.cli.reading import Reading
 
     how = Reading.of(files)
     artifact = _read_model_file(path, data)
-    from sureshot.estimators.saved import classifier_of
+    from sureshot.estimators.saved import estimator_of
 
-    model = classifier_of(artifact)
+    model = estimator_of(artifact)
+    if hasattr(model, "usual_") and (n_targets := model.usual_.mean.shape[1]) > 1:
+        raise ValueError(f"{path} predicts {n_targets} numbers a row, as Python can: sureshot.load({str(path)!r})")
     return model, how.completed(getattr(model, "reading_", None))

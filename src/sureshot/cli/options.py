@@ -28,6 +28,7 @@ LIKELIHOODS = "auto, logistic, one_vs_each, logistic_softmax, least_squares, sof
 INFERENCES = "auto, mean_field, gibbs, natural_gradient, laplace"
 OBJECTIVES = "auto, evidence, leave_one_out, none"
 STANDARDIZE = "auto, true, false"
+TASKS = "auto, classes, numbers"
 STRATEGIES = "recommended, shared_root, session, rebuild"
 GRAMMARS = "default, paper"
 SCHEDULES = "logarithmic, linear, once"
@@ -60,7 +61,7 @@ Target = Annotated[
         "--target",
         "-t",
         metavar="COLUMN",
-        help="The column of labels (of an NPZ file: the array, by default y or label).",
+        help="The column of labels or numbers (of an NPZ file: the array, by default y or label).",
     ),
 ]
 Kind = Annotated[
@@ -140,8 +141,15 @@ FitSeed = Annotated[
 
 @dataclass(frozen=True)
 class Classifier:
-    """Which classifier is fitted, and how."""
+    """Which classifier is fitted, or which regressor of numbers, and how."""
 
+    task: Annotated[
+        str,
+        Option(
+            help="What the target is learnt as: classes, numbers, or auto: numbers with fractions, and whole ones of "
+            "which most rows differ, are numbers."
+        ),
+    ] = "auto"
     kernel: Annotated[str, Option(help=KERNELS + ".")] = "auto"
     likelihood: Annotated[str, Option(help=LIKELIHOODS + ".")] = "auto"
     inference: Annotated[str, Option(help=INFERENCES + ".")] = "auto"
@@ -280,6 +288,14 @@ class Answers:
             metavar="COVERAGE",
             help="Add a prediction set: it contains the true class of this share of the rows of known classes, on "
             "average; 0.9, say.",
+        ),
+    ] = None
+    interval: Annotated[
+        float | None,
+        Option(
+            "--coverage",
+            metavar="COVERAGE",
+            help="Of numbers: how many of the intervals contain the number, on average; 0.9 by default.",
         ),
     ] = None
     why: Annotated[

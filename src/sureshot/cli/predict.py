@@ -1,4 +1,4 @@
-"""``sureshot predict``: a class for each row or none of them, and if wanted how sure that is, and why."""
+"""``sureshot predict``: a class for each row or none of them, or a number, how sure that is, and if wanted why."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
@@ -14,9 +15,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     from sureshot.cli.reading import Beside
     from sureshot.data import DataTable
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
-SEPARATOR = "|"  # of the labels of a set
 CHUNK = 4096  # rows held with all their probabilities at once, and written; predictions do not depend on it
 
 
@@ -35,7 +34,8 @@ def predict(
 ) -> None:
     """Predict the class of rows, as CSV: row (or --id), prediction, probabilities, outlier, p_value, set, reasons.
 
-    Of Parquet, without --join, no more than a part is held, so that there may be any number of rows.
+    Of numbers: prediction, deviation, lower and upper end of an interval, outlier, reasons. Of Parquet, without --join,
+    no more than a part is held, so that there may be any number of rows.
     """
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, data)
@@ -46,37 +46,40 @@ def predict(
             raise ValueError("--resume goes on with a file (--output) of answers to a file: leave it out")
         from sureshot.cli.model_file import load_model
 
-        classifier, how = load_model(model, data, files)
+        fitted, how = load_model(model, data, files)
         from sureshot.cli.model import tables_for_model
         from sureshot.cli.reading import Beside, as_head
+        from sureshot.cli.tasks import task_of
         from sureshot.cli.unfinished import Unfinished, origin
 
+        task = task_of(fitted)
         there = Unfinished.found(output, origin(model, data, (asked, target, join, files, as_json)), resume)
+        asked = task.answerable(fitted, asked, as_json)
         with console.progress(f"reading {data}", quiet):
-            n, tables = tables_for_model(classifier, data, target, how, at_once=join)
-            labels = classifier.classes_.tolist()
-            unknown = _name_of_rejected(classifier, asked)
+            n, tables = tables_for_model(fitted, data, target, how, at_once=join)
+            columns = task.columns(fitted, asked)
             if asked.why is not None:
-                asked = replace(asked, why=min(asked.why, _n_reasons(classifier, next(tables()).X)))
-            columns = _columns(labels, asked)
-            if asked.coverage is not None and not as_json:
-                _check_separable(labels)
+                n_reasons = min(asked.why, _n_reasons(fitted, next(tables()).X))
+                asked = replace(asked, why=n_reasons)
+                for place in range(1, 1 + n_reasons):
+                    columns += [f"reason_{place}", f"label_of_reason_{place}", f"fall_of_reason_{place}"]
             beside = Beside.of(data, how, columns) if join else None
         with console.progress(f"predicting {n} rows", quiet) as update:
             size = max(1, CHUNK >> ((asked.why or 1) - 1).bit_length())  # fewer if reasons hold rows, too
             chunks = _chunks(tables(), size, there.rows, lambda done: update(f"predicting {n} rows", done / n))
-            blocks = (_answers(classifier, X, names, asked, unknown) for X, names in chunks)
+            blocks = (_answers(task, fitted, X, names, asked) for X, names in chunks)
             if as_json:
-                head = '{"classes": ' + json.dumps(console.plain(labels)) + ', "rows": ['
+                classes = {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
+                head = json.dumps(console.plain({**classes, "rows": []}))[:-2]
                 there.write(head, blocks, _as_json, "\n]}\n")
             else:
                 head = as_head(output, beside, files.row_id, columns)
-                there.write(head, blocks, partial(_as_csv, output, beside, len(columns)), "")
+                there.write(head, blocks, partial(_as_csv, task, output, beside, len(columns)), "")
 
 
 def _check(asked: options.Answers) -> None:
     """Refuse rates that are none before anything is read."""
-    for name, value in (("--reject", asked.reject), ("--set", asked.coverage)):
+    for name, value in (("--reject", asked.reject), ("--set", asked.coverage), ("--coverage", asked.interval)):
         if value is not None:
             from sureshot.estimators.classes.decisions import check_share
 
@@ -85,37 +88,7 @@ def _check(asked: options.Answers) -> None:
         raise ValueError("--unknown names rows that --reject rejects: add --reject 0.05, or leave it out")
 
 
-def _check_separable(labels: list[Any]) -> None:
-    """Refuse labels that would be ambiguous in a cell that holds several."""
-    for label in labels:
-        if SEPARATOR in str(label):
-            raise ValueError(f"--set separates labels by {SEPARATOR}, which {label!r} contains: use --json")
-
-
-def _name_of_rejected(model: IncrementalClassifier, asked: options.Answers) -> str | int:
-    """What rejected rows are called: a number, if the classes are numbers and it is written as one."""
-    from sureshot.cli.model import as_known
-
-    name = "unknown" if asked.unknown is None else asked.unknown
-    if asked.reject is not None and name in map(str, model.classes_.tolist()):
-        raise ValueError(f"{name!r} is a class of the model: give rejected rows another name with --unknown")
-    known: str | int = as_known([name], model.classes_).tolist()[0]
-    return known
-
-
-def _columns(labels: list[Any], asked: options.Answers) -> list[str]:
-    """Names of the columns of a row, its class first."""
-    found = ["prediction", *(f"probability_{label}" for label in (labels if asked.proba else ()))]
-    for place in range(1, 1 + min(asked.top or 0, len(labels))):
-        found += [f"class_{place}", f"probability_of_class_{place}"]
-    last = {"outlier": asked.outlier, "p_value": asked.reject is not None, "set": asked.coverage is not None}
-    found += [name for name, is_wanted in last.items() if is_wanted]
-    for place in range(1, 1 + (asked.why or 0)):
-        found += [f"reason_{place}", f"label_of_reason_{place}", f"fall_of_reason_{place}"]
-    return found
-
-
-def _n_reasons(model: IncrementalClassifier, X: Any) -> int:
+def _n_reasons(model: Any, X: Any) -> int:
     """How many labelled rows there are that can speak for an answer; a note where they have no names."""
     n_rows = len(model.influence(X[:1], 1).together.falls)
     if getattr(model, "row_ids_", None) is None:
@@ -136,28 +109,11 @@ def _chunks(
             tell(min(place + size, end))
 
 
-def _answers(
-    model: IncrementalClassifier, X: Any, names: list[Any], asked: options.Answers, unknown: str | int
-) -> list[dict[str, Any]]:
+def _answers(task: ModuleType, model: Any, X: Any, names: list[Any], asked: options.Answers) -> list[dict[str, Any]]:
     """The answers for each row, by name."""
     from sureshot.cli.driving_rows import reasons_for
 
-    labels = [str(label) for label in model.classes_.tolist()]
-    decided = None if asked.reject is None else model.decide(X, asked.reject, unknown)
-    answers: dict[str, Any] = {"row": names}
-    answers["prediction"] = (model.predict(X) if decided is None else decided.labels).tolist()
-    if asked.proba:
-        answers["probabilities"] = (dict(zip(labels, p.tolist(), strict=True)) for p in model.predict_proba(X))
-    if asked.top is not None:
-        top = model.predict_topk(X, min(asked.top, len(labels)))
-        pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
-        answers["top"] = ([{"class": k, "probability": p} for k, p in zip(*pair, strict=True)] for pair in pairs)
-    if asked.outlier:
-        answers["outlier"] = (model.outlier_score(X) if decided is None else decided.outlier_scores).tolist()
-    if decided is not None:
-        answers["p_value"] = decided.p_values.tolist()
-    if asked.coverage is not None:
-        answers["set"] = model.predict_set(X, asked.coverage).tolist()
+    answers: dict[str, Any] = {"row": names, **task.answers(model, X, asked)}
     if asked.why is not None:
         answers["why"] = (
             [{"row": one.name, "label": one.label, "fall": one.fall} for one in reasons]
@@ -166,26 +122,24 @@ def _answers(
     return [dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True)]
 
 
-def _cells(answers: dict[str, Any], beside: Beside | None, n_columns: int) -> list[Any]:
-    """The answers for a row, in the order of `_columns`; where fewer rows spoke for it the last cells are empty."""
+def _cells(task: ModuleType, answers: dict[str, Any], beside: Beside | None, n_columns: int) -> list[Any]:
+    """The answers for a row; where fewer rows spoke for it the last cells are empty."""
     from sureshot.cli.reading import written_number
 
-    cells = [answers["prediction"], *(written_number(p, beside) for p in answers.get("probabilities", {}).values())]
-    for one in answers.get("top", ()):
-        cells += [one["class"], written_number(one["probability"], beside)]
-    cells += [written_number(answers[name], beside) for name in ("outlier", "p_value") if name in answers]
-    cells += [SEPARATOR.join(map(str, answers["set"]))] if "set" in answers else []
+    cells = task.cells(answers, beside)
     for one in answers.get("why", ()):
         cells += [one["row"], one["label"], written_number(one["fall"], beside)]
     return cells + [""] * (n_columns - len(cells))
 
 
-def _as_csv(path: Path | None, beside: Beside | None, width: int, rows: list[dict[str, Any]], start: int) -> str:
+def _as_csv(
+    task: ModuleType, path: Path | None, beside: Beside | None, width: int, rows: list[dict[str, Any]], start: int
+) -> str:
     """The answers for rows from `start` on, behind their names or the cells of their file."""
     from sureshot.cli.reading import as_lines
 
     names, which = [row["row"] for row in rows], slice(start, start + len(rows))
-    return as_lines(path, beside, names, which, (_cells(row, beside, width) for row in rows))
+    return as_lines(path, beside, names, which, (_cells(task, row, beside, width) for row in rows))
 
 
 def _as_json(rows: list[dict[str, Any]], start: int) -> str:

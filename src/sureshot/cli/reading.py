@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sureshot.cli.options import Files
     from sureshot.data import DataTable
     from sureshot.data.remembered import Remembered
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+    from sureshot.estimators.base import IncrementalEstimator
 
 KINDS = ("number", "category", "date", "text", "ignore", "day_first", "month_first")
 AS_TEXT = ("category", "date", "text", "day_first", "month_first")
@@ -148,15 +148,25 @@ def remark(path: Path, table: DataTable) -> None:
                 f"{path}: column {name} says the label of every row: is it a copy of {_use(True)}? "
                 f"--drop {shlex.quote(str(name))} leaves it out"
             )
-    if table.y is not None:
-        remark_on_spelling(path, table.y.tolist())
-    if table.y is not None and len(table.y) >= MANY_CLASSES and 2 * len(set(table.y.tolist())) > len(table.y):
+    if table.y is None or table.numbers:
+        return
+    remark_on_spelling(path, table.y.tolist())
+    if len(table.y) >= MANY_CLASSES and 2 * len(set(table.y.tolist())) > len(table.y):
         n_labels = len(set(table.y.tolist()))
         what = "every row has a label of its own" if n_labels == len(table.y) else f"{n_labels} labels in so few rows"
         note(
             f"{path}: {what} ({listed(table.y.tolist()[:3])}, ...): is this the column of classes? A model can only "
             "say which row is most alike"
         )
+
+
+def remark_on_task(path: Path, table: DataTable) -> None:
+    """A note on what numbers of a target were taken for, where nobody said it."""
+    y = table.y
+    if y is not None and (table.numbers or (y.dtype.kind in "iuf" and len(set(y.tolist())) > 2)):
+        found, other = ("numbers", "classes") if table.numbers else ("classes", "numbers")
+        may_be = not table.numbers or bool((y == y.round()).all())
+        note(f"{path}: the target is learnt as {found}{f'; --task {other} learns {other}' if may_be else ''}")
 
 
 def remark_on_spelling(path: Path, labels: Iterable[Any], known: Iterable[Any] = ()) -> None:
@@ -269,7 +279,7 @@ def take(X: Any, rows: np.ndarray) -> Any:
     return X[rows] if isinstance(X, np.ndarray) else X.iloc[np.flatnonzero(rows) if rows.dtype == bool else rows]
 
 
-def remark_on_columns(path: Path, model: IncrementalClassifier) -> None:
+def remark_on_columns(path: Path, model: IncrementalEstimator) -> None:
     """A note on what was made of columns that are not all numbers without gaps."""
     encoder = getattr(model, "encoder_", None)
     if encoder is not None:

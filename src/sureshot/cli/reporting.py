@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,9 @@ import numpy as np
 from sklearn.base import clone
 
 from sureshot import metrics
+from sureshot.cli.classes import scores_of_classes
 from sureshot.cli.console import command_line
 from sureshot.cli.driving_rows import Drivers, drivers_of, tables_of_driving_rows
-from sureshot.cli.evaluate import scores_of_classes
 from sureshot.cli.model import keeps_ids
 from sureshot.cli.reading import take
 from sureshot.estimators.outliers import Spread
@@ -54,7 +55,7 @@ def write_evaluation(
 
 
 def cross_validated_report(
-    model: IncrementalClassifier, table: DataTable, folder: Path, title: str
+    model: IncrementalClassifier, table: DataTable, folder: Path, name: str
 ) -> tuple[Path, dict[str, Any]]:
     """Report of a fit, on rows predicted by classifiers that were fitted without them, and its scores if there are any.
 
@@ -63,19 +64,8 @@ def cross_validated_report(
     """
     assert table.y is not None
     folds = stratified_folds(table.y, N_FOLDS, np.random.default_rng(0))
-    kinds = getattr(model, "columns_", None)  # a fold may have no gap where the others have
-    unfitted = clone(model) if kinds is None else clone(model).set_params(columns=kinds)
-    judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
     rows, probabilities, outlier, drivers = [], [], [], Drivers()
-    ids = np.asarray([str(name) for name in table.row_ids.tolist()]) if keeps_ids(model) else None
-    for fold in judged:
-        held_out = np.flatnonzero(folds == fold)
-        if not len(held_out):
-            continue
-        stays = folds != fold
-        with stage(fold / len(judged), (fold + 1) / len(judged)):
-            known = None if ids is None else ids[stays]
-            fitted = clone(unfitted).fit(take(table.X, stays), table.y[stays], row_id=known)
+    for held_out, fitted in fitted_without(model, table, folds):
         X = take(table.X, held_out)
         rows.append(held_out)
         probabilities.append(fitted.predict_proba(X))
@@ -114,7 +104,23 @@ def cross_validated_report(
         _log.warning("every class has one row, so none can be held out: the report has no scores")
         introduction += "Every class has one row, so none could be held out to judge it."
     tables = tables_of_driving_rows(drivers)
-    return write_report(folder, _report(model, predictions, title, introduction, tables=tables)), scores
+    report = _report(model, predictions, f"Classifier of {name}", introduction, tables=tables)
+    return write_report(folder, report), scores
+
+
+def fitted_without(model: Any, table: DataTable, folds: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+    """The numbers of the rows of each fold that is judged, and the model fitted anew on all others."""
+    assert table.y is not None
+    kinds = getattr(model, "columns_", None)  # a fold may have no gap where the others have
+    unfitted = clone(model) if kinds is None else clone(model).set_params(columns=kinds)
+    judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
+    ids = np.asarray([str(name) for name in table.row_ids.tolist()]) if keeps_ids(model) else None
+    for fold in judged:
+        held_out, stays = np.flatnonzero(folds == fold), folds != fold
+        if len(held_out):
+            with stage(fold / len(judged), (fold + 1) / len(judged)):
+                known = None if ids is None else ids[stays]
+                yield held_out, clone(unfitted).fit(take(table.X, stays), table.y[stays], row_id=known)
 
 
 def _report(
@@ -188,6 +194,15 @@ def facts(model: IncrementalClassifier) -> dict[str, object]:
     return found
 
 
+def average_of(members: Iterable[tuple[float, str]]) -> str:
+    """The heaviest of members, whose weights and descriptions are given, and the others together."""
+    parts = list(members)
+    others = parts[_MOST_MEMBERS:]
+    shown = [f"{weight:.2f} {what}" for weight, what in parts[:_MOST_MEMBERS]]
+    shown += [f"{sum(weight for weight, _ in others):.2f} {len(others)} more together"] if others else []
+    return "; ".join(shown)
+
+
 def _method(model: IncrementalClassifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
     from sureshot.estimators.few_shot.classifier import FewShotClassifier
@@ -203,16 +218,15 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
             "predictive rule": model.predictive_,
         }
         if len(model.members_) > 1:  # the above is the heaviest
-            shown, others = model.members_[:_MOST_MEMBERS], model.members_[_MOST_MEMBERS:]
-            parts = [
-                f"{m.weight:.2f} {m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}"
-                f"{f' by {m.n_neighbours} nearest rows' if m.n_neighbours else ''}"
-                f"{', columns by relevance' if m.relevance else ''}{', integral' if m.rule == 'integral' else ''}"
-                for m in shown
-            ]
-            if others:
-                parts.append(f"{sum(m.weight for m in others):.2f} {len(others)} more together")
-            found["average of"] = "; ".join(parts)
+            found["average of"] = average_of(
+                (
+                    m.weight,
+                    f"{m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}"
+                    f"{f' by {m.n_neighbours} nearest rows' if m.n_neighbours else ''}"
+                    f"{', columns by relevance' if m.relevance else ''}{', integral' if m.rule == 'integral' else ''}",
+                )
+                for m in model.members_
+            )
         return found
     if isinstance(model, TreeGPClassifier):
         return {"strategy": model.strategy, "memory": str(model.memory_)}

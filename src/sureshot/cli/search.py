@@ -291,7 +291,7 @@ def _scores(model: KernelSearchClassifier, rows: Rows) -> dict[str, Any]:
         return {}
     import numpy as np
 
-    from sureshot.cli.evaluate import summarise_rows
+    from sureshot.cli.classes import summarise_rows
     from sureshot.metrics import summarise
 
     X, y = rows.test.X, rows.test.y

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sureshot.cli import console, options
-
-COLUMNS = ("prediction", "probability", "runner_up", "probability_of_runner_up")
 
 
 def suggest(
@@ -23,8 +19,8 @@ def suggest(
 ) -> None:
     """Choose what to label next, as CSV: row (or its --id), the model's best guess, the runner-up, probabilities.
 
-    Rows between two classes, no two of them alike, the most useful first; none that the model has learnt already. Label
-    them all, teach them with `sureshot update`, and ask again.
+    Rows between two classes, no two of them alike, the most useful first; none that the model has learnt already. Of
+    numbers: the guess, and its deviation. Label them all, teach them with `sureshot update`, and ask again.
     """
     with console.guarded(as_json, quiet):
         output = console.text_output(output, as_json, model, pool)
@@ -32,36 +28,38 @@ def suggest(
             raise ValueError("--join writes columns, and --json none: leave one of them out")
         from sureshot.cli.model_file import load_model
 
-        classifier, how = load_model(model, pool, files)
+        fitted, how = load_model(model, pool, files)
         from sureshot.cli.model import read_for_model
         from sureshot.cli.reading import Beside, as_head, as_lines, take, written_number
+        from sureshot.cli.tasks import task_of
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
+        task = task_of(fitted)
+        if not hasattr(fitted, "suggest"):
+            raise ValueError(f"{model} is a model of numbers, which cannot say yet what to label next")
         with console.progress(f"reading {pool}", quiet):
-            table = read_for_model(classifier, pool, target, how, with_labels=False)
-            beside = Beside.of(pool, how, COLUMNS) if join else None
+            table = read_for_model(fitted, pool, target, how, with_labels=False)
+            beside = Beside.of(pool, how, task.SUGGESTED) if join else None
         with console.progress(f"choosing among {len(table.row_ids)} rows", quiet):
-            found = classifier.suggest(table.X, number)
-            top = classifier.predict_topk(take(table.X, found.rows), 2) if len(found.rows) else None
+            found = fitted.suggest(table.X, number)
+            guesses = task.suggested(fitted, take(table.X, found.rows)) if len(found.rows) else []
         if len(found.rows) < number:
-            learnt = "" if isinstance(classifier, TreeGPClassifier) else " and from those that the model has learnt"
+            learnt = "" if isinstance(fitted, TreeGPClassifier) else " and from those that the model has learnt"
             console.note(
                 f"{pool}: {number} rows were asked for, and there are {len(found.rows)} that differ from one another"
                 + learnt
             )
         names = table.row_ids[found.rows].tolist()
-        guesses: list[list[Any]] = []
-        if top is not None:
-            pairs = zip(top.labels.tolist(), top.probabilities.tolist(), strict=True)
-            guesses = [[labels[0], p[0], labels[1], p[1]] for labels, p in pairs]
         if as_json:
             rows = [
-                {"row": name, **dict(zip(COLUMNS, guess, strict=True)), "score": score}
+                {"row": name, **dict(zip(task.SUGGESTED, guess, strict=True)), "score": score}
                 for name, guess, score in zip(names, guesses, found.score.tolist(), strict=True)
             ]
             console.print_json({"pool": len(table.row_ids), "rows": rows}, output)
         else:
-            cells = [(one, written_number(p, beside), two, written_number(q, beside)) for one, p, two, q in guesses]
+            cells = [
+                [written_number(one, beside) if isinstance(one, float) else one for one in guess] for guess in guesses
+            ]
             with console.output_text(output) as stream:
-                stream.write(as_head(output, beside, files.row_id, COLUMNS))
+                stream.write(as_head(output, beside, files.row_id, task.SUGGESTED))
                 stream.write(as_lines(output, beside, names, found.rows, cells))

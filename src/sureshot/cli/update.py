@@ -12,7 +12,7 @@ from sureshot.cli import console, options
 if TYPE_CHECKING:
     import numpy as np
 
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+    from sureshot.estimators.base import IncrementalEstimator
 
 
 def update(
@@ -58,56 +58,59 @@ def update(
             )
         from sureshot.cli.model_file import load_model
 
-        classifier, how = load_model(model, data, files)
+        fitted, how = load_model(model, data, files)
         from sureshot.cli.model import as_known, keeps_ids, read_for_model, taught_ids
         from sureshot.cli.reading import remark_on_spelling
         from sureshot.data.cells import in_one_way
         from sureshot.data.checks import listed
         from sureshot.data.file_kinds import is_image_source
         from sureshot.estimators.gp.classifier import GPClassifier
+        from sureshot.estimators.gp.regressor import GPRegressor
 
-        known_ids: np.ndarray | None = getattr(classifier, "row_ids_", None)
-        gone_classes = _listed(forget_classes, classifier.classes_)
+        known_ids: np.ndarray | None = getattr(fitted, "row_ids_", None)
+        classes: np.ndarray | None = getattr(fitted, "classes_", None)  # None of numbers
+        gone_classes = _listed(forget_classes, classes)
         gone_rows = [in_one_way(name) for name in _listed(forget_rows, known_ids)]
         if data is None and not (gone_rows or gone_classes):
             raise ValueError("--forget-rows and --forget-classes name nothing: name rows by their ids, or classes")
-        if anew and not isinstance(classifier, GPClassifier):
+        if anew and not isinstance(fitted, GPClassifier if anew == "auto" else GPClassifier | GPRegressor):
+            option, kinds = ("--retune-if-worse", "") if anew == "auto" else ("--retune", " and GPRegressor")
             raise ValueError(
-                f"--retune is for the models of GPClassifier, and {model} holds a {type(classifier).__name__}: "
+                f"{option} is for the models of GPClassifier{kinds}, and {model} holds a {type(fitted).__name__}: "
                 "leave it out"
             )
+        if gone_classes and classes is None:
+            raise ValueError(f"{model} is of numbers, which have no --forget-classes: --forget-rows takes rows by ids")
         table, ids = None, None
         if data is not None:
             with console.progress(f"reading {data}", quiet):
-                table = read_for_model(classifier, data, target, how, with_labels=True)
-            ids = taught_ids(classifier, table, how)
-            if files.row_id is None and keeps_ids(classifier) and not is_image_source(data):
+                table = read_for_model(fitted, data, target, how, with_labels=True)
+            ids = taught_ids(fitted, table, how)
+            if files.row_id is None and keeps_ids(fitted) and not is_image_source(data):
                 console.note(f"{data}: rows without ids (--id) are added, so rows that are sent twice count twice")
         destination = model if output is None else output
-        known = classifier.classes_.tolist()
-        if data is not None and table is not None and table.y is not None:
+        known = _listed_classes(fitted)
+        if data is not None and table is not None and table.y is not None and classes is not None:
             remark_on_spelling(data, table.y.tolist(), known)
-        start, n_before = time.perf_counter(), _count(classifier)
+        start, n_before = time.perf_counter(), _count(fitted)
         if gone_rows or gone_classes:
             with console.progress("forgetting", quiet):
-                classifier.forget(
-                    classes=as_known(gone_classes, classifier.classes_) if gone_classes else None,
-                    rows=as_known(gone_rows, known_ids) if gone_rows else None,
-                )
-        before, n_forgotten = _names(classifier), n_before - _count(classifier)
+                gone = {"classes": (gone_classes, classes), "rows": (gone_rows, known_ids)}
+                fitted.forget(**{what: as_known(*named) for what, named in gone.items() if named[0]})
+        before, n_forgotten = _names(fitted), n_before - _count(fitted)
         if table is not None:
-            with_rows = _classes_with_rows(classifier)
+            with_rows = _classes_with_rows(fitted)
             with console.progress(f"adding {len(table.row_ids)} rows", quiet):
                 assert table.y is not None
                 more: dict[str, Any] = {"retune": anew} if anew else {}
-                classifier.partial_fit(table.X, table.y, row_id=ids, **more)
-            if emptied := sorted(with_rows - _classes_with_rows(classifier)):
+                fitted.partial_fit(table.X, table.y, row_id=ids, **more)
+            if emptied := sorted(with_rows - _classes_with_rows(fitted)):
                 console.note(
                     f"{data}: no row of {listed(emptied)} is left, as all were replaced; the model still makes room "
                     f"for rows of it: --forget-classes {shlex.quote(','.join(emptied))} takes it away"
                 )
         seconds = time.perf_counter() - start
-        classifier.save(destination)
+        fitted.save(destination)
         came = set() if ids is None else set(ids.tolist())
         n_replaced = len(came & before)
         n_rows = 0 if table is None else len(table.row_ids)
@@ -116,11 +119,13 @@ def update(
             "rows_added": n_rows - n_replaced,
             "rows_replaced": n_replaced,
             "rows_forgotten": n_forgotten,
-            "rows": _count(classifier),
-            "new_classes": [label for label in classifier.classes_.tolist() if label not in known],
-            "classes": classifier.classes_.tolist(),
+            "rows": _count(fitted),
+            "new_classes": [label for label in _listed_classes(fitted) if label not in known],
+            "classes": _listed_classes(fitted),
             "seconds": seconds,
         }
+        if classes is None:
+            summary = {name: value for name, value in summary.items() if "classes" not in name}
         if as_json:
             console.print_json(summary)
         else:
@@ -130,8 +135,8 @@ def update(
             rows += [("forgotten classes", listed(gone_classes))] if gone_classes else []
             rows += [
                 ("rows now", summary["rows"]),
-                ("new classes", listed(summary["new_classes"]) or "none"),
-                ("classes", len(summary["classes"])),
+                *([] if classes is None else [("new classes", listed(summary["new_classes"]) or "none")]),
+                *([] if classes is None else [("classes", len(summary["classes"]))]),
                 ("seconds", f"{seconds:.2f}"),
                 ("model", summary["model"]),
             ]
@@ -145,17 +150,23 @@ def _listed(given: Sequence[str] | None, known: np.ndarray | None) -> list[str]:
     return list(dict.fromkeys(names_together(given or (), () if known is None else map(str, known.tolist()))))
 
 
-def _classes_with_rows(model: IncrementalClassifier) -> set[str]:
+def _listed_classes(model: Any) -> list[Any]:
+    """A model's classes; none of numbers."""
+    return model.classes_.tolist() if hasattr(model, "classes_") else []
+
+
+def _classes_with_rows(model: Any) -> set[str]:
     """Of a model's classes those of which it has rows."""
-    return set(map(str, model.classes_[model.class_count_ > 0].tolist()))
+    classes = _listed_classes(model)
+    return set() if not classes else set(map(str, model.classes_[model.class_count_ > 0].tolist()))
 
 
-def _count(model: IncrementalClassifier) -> int:
+def _count(model: Any) -> int:
     """How many rows a model has learnt."""
-    return round(float(model.class_count_.sum()))
+    return round(float(model.class_count_.sum() if hasattr(model, "classes_") else model.n_rows_))
 
 
-def _names(model: IncrementalClassifier) -> set[Any]:
+def _names(model: IncrementalEstimator) -> set[Any]:
     """The ids that a model knows."""
     names: np.ndarray | None = getattr(model, "row_ids_", None)
     return set() if names is None else set(names.tolist())

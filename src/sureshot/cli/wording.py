@@ -32,6 +32,7 @@ def as_options(message: str) -> str:
     message = re.sub(r"columns=\{([^{}]*)\}", _kinds, message)
     message = re.sub(r"read_table\(\.\.\., missing=\[([^]]*)\]\)", _tokens, message)
     message = re.sub(r"^influence\b", "--why: influence", message)
+    message = re.sub(r"\btask='(\w+)'", r"--task \1", message)
     message = re.sub(r"\brow_id=(?= )", "--id", message)
     message = re.sub(rf"\b({_ARGUMENT})='?([\w.]+)'?", lambda found: f"{_OPTIONS[found[1]]} {found[2]}", message)
     message = re.sub(rf"^({_ARGUMENT})\b", lambda found: _OPTIONS[found[1]], message)

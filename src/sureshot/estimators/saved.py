@@ -11,7 +11,6 @@ from sureshot.persistence import Artifact, ArtifactError, load_artifact
 
 if TYPE_CHECKING:
     from sureshot.estimators.base import IncrementalEstimator
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 PLACES = {
     "gp_classifier": "sureshot.estimators.gp.classifier.GPClassifier",
@@ -29,8 +28,6 @@ _OTHERS = {
     "deep_classifier": "a trained network, which `sureshot.deep.load_deep_classifier` reads",
 }
 """What other files of ours hold, and what to do with them."""
-
-_OF_NUMBERS = "a regressor, which Python reads: `sureshot.load({path!r})`. The command line takes classifiers"
 
 
 def load_estimator(path: str | os.PathLike[str]) -> IncrementalEstimator:
@@ -52,26 +49,18 @@ def load_estimator(path: str | os.PathLike[str]) -> IncrementalEstimator:
         A ValueError: if there is no such file, if it is damaged, or if it holds something else, such as a meta-trained
         learner.
     """
-    artifact = load_artifact(path)
-    return _kind_of(artifact).of_artifact(artifact)
+    return estimator_of(load_artifact(path))
 
 
-def check_classifier(artifact: Artifact) -> None:
-    """Refuse what is no classifier (`ArtifactError`), by its name alone where that is known."""
-    if PLACES.get(artifact.kind, "").endswith("Regressor"):
-        raise ArtifactError(f"{artifact.path} is {_OF_NUMBERS.format(path=artifact.path)}.")
+def check_estimator(artifact: Artifact) -> None:
+    """Refuse what is no estimator (`ArtifactError`), by its name alone where that is known."""
     if artifact.kind not in PLACES:
         _kind_of(artifact)
 
 
-def classifier_of(artifact: Artifact) -> IncrementalClassifier:
+def estimator_of(artifact: Artifact) -> IncrementalEstimator:
     """The model in a file that has been read."""
-    from sureshot.estimators.classes.classifier_base import IncrementalClassifier
-
-    check_classifier(artifact)
-    found = _kind_of(artifact).of_artifact(artifact)
-    assert isinstance(found, IncrementalClassifier)
-    return found
+    return _kind_of(artifact).of_artifact(artifact)
 
 
 def estimators_with_files() -> dict[str, type[IncrementalEstimator]]:

@@ -1,0 +1,168 @@
+"""Reports of ``fit`` and ``evaluate`` for numbers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from sureshot.cli.console import command_line
+from sureshot.cli.numbers import judged, means_of
+from sureshot.cli.reading import take
+from sureshot.cli.reporting import N_FOLDS, average_of, fitted_without
+from sureshot.report import Picture, Report, Table, Tile, environment, write_report
+from sureshot.report.number_plots import MOST_POINTS, coverage_curve, predicted_against_true, residuals
+
+if TYPE_CHECKING:
+    from sureshot.data import DataTable
+    from sureshot.estimators.gp.regressor import GPRegressor
+
+_MOST = 12  # rows and columns in a table
+_SCALES = {"none": "as it is", "log": "logarithms", "yeo_johnson": "powers (Yeo and Johnson)"}
+
+
+def facts(model: GPRegressor) -> dict[str, object]:
+    """What the regressor became."""
+    plans = [member.plan for member in model.members_]
+    found: dict[str, object] = {"kernel": str(model.kernel_)}
+    if len(plans) > 1:
+        found["average of"] = average_of(
+            (
+                plan.weight,
+                f"{plan.kernel}{' of ranks' if plan.scaling.ranks is not None else ''}"
+                f"{f' by {plan.local.n_neighbours} nearest rows' if plan.local is not None else ''}"
+                f"{', columns by relevance' if plan.scaling.relevance is not None else ''}",
+            )
+            for plan in plans
+        )
+    usual, degrees = model.usual_, model.noise_degrees_
+    gain = 1.0 if plans[0].local is None else plans[0].local.gain
+    noise = plans[0].temperature * math.sqrt(gain * plans[0].model.noise)
+    known = math.isfinite(model.log_evidence_)
+    return {
+        **found,
+        "target": f"{usual.mean[0, 0]:.5g} ± {usual.deviation[0, 0]:.3g}",
+        "scale of the target": _SCALES[model.target_transform_],
+        "noise": "normal" if math.isinf(degrees) else f"Student's with {degrees:g} degrees of freedom",
+        "deviation of the noise": f"{noise:.3g} of the target's, on its scale",
+        "features": int(model.n_features_in_),
+        **({"log evidence (nats)": round(model.log_evidence_, 3)} if known else {}),
+    }
+
+
+def write_evaluation(model: GPRegressor, rows: pd.DataFrame, folder: Path, title: str) -> Path:
+    """Report of a saved model on rows that were judged."""
+    return write_report(folder, _report(model, rows, title, f"A saved model of numbers on {len(rows)} rows."))
+
+
+def cross_validated_report(
+    model: GPRegressor, table: DataTable, folder: Path, name: str
+) -> tuple[Path, dict[str, Any]]:
+    """Report of a fit, on rows predicted by models that were fitted without them, and its scores.
+
+    The rows are dealt into five folds; beyond 5000 rows only the first is judged.
+    """
+    assert table.y is not None
+    folds = np.random.default_rng(0).permutation(len(table.y)) % min(N_FOLDS, len(table.y))
+    parts = [
+        judged(fitted.forecast(take(table.X, held_out)), table.y[held_out], table.row_ids[held_out])
+        for held_out, fitted in fitted_without(model, table, folds)
+    ]
+    rows = pd.concat(parts, ignore_index=True)
+    introduction = (
+        f"A model of numbers, fitted on {len(table.y)} rows. Scores are of {len(rows)} rows, each predicted by a model "
+        f"fitted without it ({N_FOLDS} folds, {len(parts)} of them judged)."
+    )
+    return write_report(folder, _report(model, rows, f"Numbers of {name}", introduction)), means_of(rows)
+
+
+def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: str) -> Report:
+    scores = means_of(rows)
+    usual = scores["baseline"]
+    less = 1 - scores["mae"] / usual["mae"] if usual["mae"] > 0 else 0.0
+    tiles = (
+        Tile("RMSE", f"{scores['rmse']:.4g}", f"root mean squared error; of one mean for all {usual['rmse']:.4g}"),
+        Tile("MAE", f"{scores['mae']:.4g}", f"mean absolute error; of one mean {usual['mae']:.4g}"),
+        Tile("log density", f"{scores['log_density']:.3f}", f"nats; higher is better; {usual['log_density']:.3f}"),
+        Tile("CRPS", f"{scores['crps']:.4g}", f"ranked probability score; lower is better; {usual['crps']:.4g}"),
+        *(Tile(f"inside {one} %", f"{scores[f'coverage_{one}']:.1%}", "of the numbers") for one in (50, 95)),
+    )
+    return Report(
+        title=title,
+        introduction=introduction,
+        verdict=f"Predictions of {len(rows):,} rows are {scores['mae']:.3g} off on average, {abs(less):.0%} "
+        f"{'less' if less >= 0 else 'more'} than one mean for all. {scores['coverage_90']:.1%} of the numbers are "
+        "inside intervals of 90 %.",
+        tiles=tiles,
+        pictures=_pictures(rows, model.target_transform_ == "log"),
+        tables=(_surprising(rows), *_relevance(model)),
+        model=facts(model),
+        environment=environment(),
+        command=command_line(),
+    )
+
+
+def _pictures(rows: pd.DataFrame, logarithmic: bool) -> tuple[Picture, ...]:
+    true, mean, lower, upper = (rows[name].to_numpy() for name in ("true", "mean", "lower", "upper"))
+    some = f" {MOST_POINTS} rows, evenly chosen by their numbers, are shown." if len(true) > MOST_POINTS else ""
+    return (
+        Picture(
+            "Predicted against true",
+            predicted_against_true(true, mean, lower, upper, logarithmic),
+            "Predicted numbers with intervals against the true ones",
+            "On the dashed line a prediction is right. Lines are intervals of 90 %: one in ten should miss its number."
+            + some,
+        ),
+        Picture(
+            "How far off",
+            residuals(mean, rows["error"].to_numpy(), logarithmic),
+            "True less predicted numbers in deviations, against the predicted ones",
+            "In the deviations that the model states. Most points should lie between the dashed lines, everywhere "
+            "alike; beside, how many do, and how many would under a normal. Points at the edge are farther off.",
+        ),
+        Picture(
+            "Are intervals right?",
+            coverage_curve(rows["level"].to_numpy()),
+            "Share of true numbers inside intervals, against the share asked for",
+            "On the dashed line intervals contain as many numbers as they promise. Bars are 95 % intervals.",
+        ),
+    )
+
+
+def _surprising(rows: pd.DataFrame) -> Table:
+    far = rows.loc[rows["error"].abs().sort_values(ascending=False, kind="stable").index[:_MOST]]
+    numbers = far[["true", "mean", "lower", "upper", "error"]].to_numpy().tolist()
+    return Table(
+        ("row", "true", "predicted", "interval of 90 %", "off (deviations)"),
+        tuple(
+            (name, f"{true:.5g}", f"{mean:.5g}", f"{lower:.5g} to {upper:.5g}", error)
+            for name, (true, mean, lower, upper, error) in zip(far["row"], numbers, strict=True)
+        ),
+        note="Farthest off beside what the model expected: look for wrong numbers here first.",
+        heading="Most surprising rows",
+    )
+
+
+def _relevance(model: GPRegressor) -> tuple[Table, ...]:
+    """Columns by the factors that multiply them, where these are learnt."""
+    scalings = [(member.plan.weight, member.plan.scaling) for member in model.members_]
+    if all(scaling.relevance is None for _, scaling in scalings):
+        return ()
+    encoder = getattr(model, "encoder_", None)
+    found = np.zeros(1 + (model.n_features_in_ if encoder is None else len(encoder.names)))  # the last: its arrival
+    for weight, scaling in scalings:
+        found[scaling.kept] += weight * (1.0 if scaling.relevance is None else scaling.relevance)
+    found = found[:-1] if encoder is None else encoder.by_source(found[:-1])
+    names = getattr(model, "feature_names_in_", range(len(found)))
+    order = np.argsort(-found, kind="stable")[:_MOST].tolist()
+    return (
+        Table(
+            ("column", "relevance"),
+            tuple((str(names[place]), float(found[place])) for place in order),
+            note="Factors of standardised columns, the average of the members': the larger, the more a step matters.",
+            heading="Columns by relevance",
+        ),
+    )

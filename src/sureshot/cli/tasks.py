@@ -1,0 +1,31 @@
+"""What a target is learnt as decides what a command asks and shows: `classes` or `numbers`, with the same functions.
+
+Commands read, write and refuse alike; whatever differs is a function of these two modules.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sureshot.cli.options import Classifier
+    from sureshot.estimators.base import IncrementalEstimator
+
+
+def task_of(model: IncrementalEstimator | None = None, numbers: bool = False) -> ModuleType:
+    """That of a model, or of targets."""
+    from sureshot.cli import classes
+    from sureshot.cli import numbers as of_numbers
+    from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
+
+    return of_numbers if numbers or isinstance(model, IncrementalRegressor) else classes
+
+
+def asked_task(asked: Classifier) -> str:
+    """The task that is stated, or that of settings which only one of them has (`ValueError`)."""
+    given = {name: getattr(asked, name) for name in ("checkpoint", "strategy", "likelihood", "inference")}
+    chosen = [name for name, value in given.items() if value not in (None, "auto")]
+    if chosen and asked.task == "numbers":
+        raise ValueError(f"--{chosen[0]} is for classes: leave it out, or --task numbers")
+    return "classes" if chosen else asked.task
