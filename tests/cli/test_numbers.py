@@ -75,6 +75,33 @@ def test_predictions_are_those_of_the_regressor(houses: Path, run: Run) -> None:
     assert list(joined.columns) == [*new.columns, *printed.columns[1:]]
 
 
+def test_reasons_are_rows_by_their_ids(houses: Path, run: Run) -> None:
+    new = pd.read_csv(houses / "new.csv")
+    command = ("predict", houses / "m.safetensors", houses / "new.csv", "--id", "name", "--why", "2")
+    result = run(*command)
+    assert result.exit_code == 0, result.stderr
+    printed = pd.read_csv(io.StringIO(result.stdout))
+    assert list(printed.columns[5:8]) == ["reason_1", "number_of_reason_1", "pull_of_reason_1"]
+    found = GPRegressor.load(houses / "m.safetensors").influence(new[["size", "age"]], 2).drivers
+    assert printed["reason_2"].tolist() == found.row_ids[:, 1].tolist()
+    np.testing.assert_allclose(printed["pull_of_reason_1"], found.pulls[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(printed["number_of_reason_1"], found.y[:, 0], rtol=1e-5)
+    first = json.loads(run(*command, "--json").stdout)["rows"][0]["why"][0]
+    assert first == {"row": found.row_ids[0, 0], "number": found.y[0, 0], "pull": pytest.approx(found.pulls[0, 0])}
+
+
+def test_what_to_measure_next(houses: Path, run: Run) -> None:
+    new = pd.read_csv(houses / "new.csv")
+    result = run("suggest", houses / "m.safetensors", houses / "new.csv", "--id", "name", "-n", "4")
+    assert result.exit_code == 0, result.stderr
+    printed = pd.read_csv(io.StringIO(result.stdout))
+    model, X = GPRegressor.load(houses / "m.safetensors"), new[["size", "age"]]
+    rows = model.suggest(X, 4).rows
+    assert list(printed.columns) == ["name", "prediction", "deviation"]
+    assert printed["name"].tolist() == new["name"].iloc[rows].tolist()
+    np.testing.assert_allclose(printed["prediction"], model.predict(X.iloc[rows]), rtol=1e-5)
+
+
 def test_evaluate_beside_one_mean_for_all(houses: Path, tmp_path: Path, run: Run) -> None:
     model, known, new = (
         GPRegressor.load(houses / "m.safetensors"),

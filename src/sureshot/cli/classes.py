@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
+from sureshot.cli.tasks import shared_settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 
 SEPARATOR = "|"  # of the labels of a set
+REASONS = ("label", "fall")  # what is told of each beside its name
 SUGGESTED = ("prediction", "probability", "runner_up", "probability_of_runner_up")
 
 
@@ -30,7 +32,6 @@ def reporting() -> ModuleType:
 
 def unfitted(asked: options.Classifier, how: Reading) -> IncrementalClassifier:
     """The classifier that is asked for."""
-    kinds = dict(how.kinds) or "auto"
     if asked.checkpoint is not None:
         from sureshot.estimators.few_shot.classifier import FewShotClassifier
 
@@ -38,21 +39,11 @@ def unfitted(asked: options.Classifier, how: Reading) -> IncrementalClassifier:
     if asked.strategy is not None:
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
-        return TreeGPClassifier(asked.strategy, random_state=asked.seed, columns=kinds)
+        return TreeGPClassifier(asked.strategy, random_state=asked.seed, columns=dict(how.kinds) or "auto")
     from sureshot.estimators.gp.classifier import GPClassifier
 
-    return GPClassifier(
-        kernel=asked.kernel,
-        likelihood=asked.likelihood,
-        inference=asked.inference,
-        objective=None if asked.objective == "none" else asked.objective,
-        standardize="auto" if asked.standardize == "auto" else asked.standardize == "true",
-        ensemble=asked.ensemble,
-        random_state=asked.seed,
-        columns=kinds,
-        time=asked.time,
-        window=asked.window,
-    )
+    shared = shared_settings(asked, how)
+    return GPClassifier(likelihood=asked.likelihood, inference=asked.inference, **shared)
 
 
 def learnt(model: IncrementalClassifier) -> dict[str, Any]:
@@ -144,6 +135,16 @@ def answers(model: IncrementalClassifier, X: Any, asked: options.Answers) -> dic
     if asked.coverage is not None:
         found["set"] = model.predict_set(X, asked.coverage).tolist()
     return found
+
+
+def reasons(model: IncrementalClassifier, X: Any, n_rows: int) -> list[list[dict[str, Any]]]:
+    """Of each answer the labelled rows that spoke most for it."""
+    from sureshot.cli.driving_rows import reasons_for
+
+    return [
+        [{"row": one.name, "label": one.label, "fall": one.fall} for one in found]
+        for found in reasons_for(model, X, n_rows)
+    ]
 
 
 def cells(found: dict[str, Any], beside: Beside | None) -> list[Any]:

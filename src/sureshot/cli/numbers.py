@@ -12,6 +12,7 @@ import pandas as pd
 
 from sureshot.cli import console, options
 from sureshot.cli.reading import Beside, Reading, written_number
+from sureshot.cli.tasks import shared_settings
 from sureshot.estimators.gp.regressor import GPRegressor
 from sureshot.metrics import ranked_probability_score
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sureshot.data import DataTable
     from sureshot.estimators.numbers.answers import Forecast
 
+REASONS = ("number", "pull")  # what is told of each beside its name
 SUGGESTED = ("prediction", "deviation")
 COVERAGE = 0.9  # of intervals, unless another is asked for
 _COVERAGES = (0.5, 0.9, 0.95)  # that are judged
@@ -41,16 +43,7 @@ def reporting() -> ModuleType:
 
 def unfitted(asked: options.Classifier, how: Reading) -> GPRegressor:
     """The regressor that is asked for."""
-    return GPRegressor(
-        kernel=asked.kernel,
-        objective=None if asked.objective == "none" else asked.objective,
-        standardize="auto" if asked.standardize == "auto" else asked.standardize == "true",
-        ensemble=asked.ensemble,
-        random_state=asked.seed,
-        columns=dict(how.kinds) or "auto",
-        time=asked.time,
-        window=asked.window,
-    )
+    return GPRegressor(**shared_settings(asked, how))
 
 
 def learnt(model: GPRegressor) -> dict[str, Any]:
@@ -81,7 +74,6 @@ def print_fitted(summary: dict[str, Any], first: list[tuple[str, object]], last:
 def answerable(model: GPRegressor, asked: options.Answers, as_json: bool) -> options.Answers:
     """What is asked of rows; `ValueError` for what the model cannot answer."""
     of_classes = {"proba": asked.proba, "top": asked.top, "reject": asked.reject, "set": asked.coverage}
-    of_classes |= {} if hasattr(model, "influence") else {"why": asked.why}
     if given := [name for name, value in of_classes.items() if value]:
         raise ValueError(f"--{given[0]} is for models of classes, and this one is of numbers: leave it out")
     return asked
@@ -99,6 +91,13 @@ def answers(model: GPRegressor, X: Any, asked: options.Answers) -> dict[str, Any
     far = [model.outlier_score(X)] if asked.outlier else []
     parts = (found.mean, found.deviation, ends.lower, ends.upper, *far)
     return dict(zip(columns(model, asked), (part.tolist() for part in parts), strict=True))
+
+
+def reasons(model: GPRegressor, X: Any, n_rows: int) -> list[list[dict[str, Any]]]:
+    """Of each answer the labelled rows without which it would be another: up or down, the strongest first."""
+    found = model.influence(X, n_rows).drivers
+    parts = zip(found.row_ids.tolist(), found.y.tolist(), found.pulls.tolist(), strict=True)
+    return [[dict(zip(("row", *REASONS), one, strict=True)) for one in zip(*rows, strict=True)] for rows in parts]
 
 
 def cells(found: dict[str, Any], beside: Beside | None) -> list[Any]:

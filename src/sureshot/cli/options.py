@@ -304,7 +304,7 @@ class Answers:
             min=1,
             metavar="K",
             help="Add the K labelled rows that spoke most for the most probable class: id, label, and by how many nats "
-            "its log probability falls if the row is left out.",
+            "its log probability falls if the row is left out; of numbers by how much the number falls.",
         ),
     ] = None
 

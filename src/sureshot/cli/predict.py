@@ -62,7 +62,7 @@ def predict(
                 n_reasons = min(asked.why, _n_reasons(fitted, next(tables()).X))
                 asked = replace(asked, why=n_reasons)
                 for place in range(1, 1 + n_reasons):
-                    columns += [f"reason_{place}", f"label_of_reason_{place}", f"fall_of_reason_{place}"]
+                    columns += [f"reason_{place}", *(f"{what}_of_reason_{place}" for what in task.REASONS)]
             beside = Beside.of(data, how, columns) if join else None
         with console.progress(f"predicting {n} rows", quiet) as update:
             size = max(1, CHUNK >> ((asked.why or 1) - 1).bit_length())  # fewer if reasons hold rows, too
@@ -90,7 +90,7 @@ def _check(asked: options.Answers) -> None:
 
 def _n_reasons(model: Any, X: Any) -> int:
     """How many labelled rows there are that can speak for an answer; a note where they have no names."""
-    n_rows = len(model.influence(X[:1], 1).together.falls)
+    n_rows = len(model.influence(X[:1], 1).together.row_ids)
     if getattr(model, "row_ids_", None) is None:
         console.note("the labelled rows have no names: fit with --id to see which they are")
     return n_rows
@@ -111,14 +111,9 @@ def _chunks(
 
 def _answers(task: ModuleType, model: Any, X: Any, names: list[Any], asked: options.Answers) -> list[dict[str, Any]]:
     """The answers for each row, by name."""
-    from sureshot.cli.driving_rows import reasons_for
-
     answers: dict[str, Any] = {"row": names, **task.answers(model, X, asked)}
     if asked.why is not None:
-        answers["why"] = (
-            [{"row": one.name, "label": one.label, "fall": one.fall} for one in reasons]
-            for reasons in reasons_for(model, X, asked.why)
-        )
+        answers["why"] = task.reasons(model, X, asked.why)
     return [dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True)]
 
 
@@ -128,7 +123,7 @@ def _cells(task: ModuleType, answers: dict[str, Any], beside: Beside | None, n_c
 
     cells = task.cells(answers, beside)
     for one in answers.get("why", ()):
-        cells += [one["row"], one["label"], written_number(one["fall"], beside)]
+        cells += [written_number(cell, beside) if isinstance(cell, float) else cell for cell in one.values()]
     return cells + [""] * (n_columns - len(cells))
 
 

@@ -35,8 +35,6 @@ def suggest(
         from sureshot.estimators.tree.classifier import TreeGPClassifier
 
         task = task_of(fitted)
-        if not hasattr(fitted, "suggest"):
-            raise ValueError(f"{model} is a model of numbers, which cannot say yet what to label next")
         with console.progress(f"reading {pool}", quiet):
             table = read_for_model(fitted, pool, target, how, with_labels=False)
             beside = Beside.of(pool, how, task.SUGGESTED) if join else None

@@ -6,10 +6,11 @@ Commands read, write and refuse alike; whatever differs is a function of these t
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sureshot.cli.options import Classifier
+    from sureshot.cli.reading import Reading
     from sureshot.estimators.base import IncrementalEstimator
 
 
@@ -29,3 +30,17 @@ def asked_task(asked: Classifier) -> str:
     if chosen and asked.task == "numbers":
         raise ValueError(f"--{chosen[0]} is for classes: leave it out, or --task numbers")
     return "classes" if chosen else asked.task
+
+
+def shared_settings(asked: Classifier, how: Reading) -> dict[str, Any]:
+    """Arguments that classifiers and regressors have alike."""
+    return {
+        "kernel": asked.kernel,
+        "objective": None if asked.objective == "none" else asked.objective,
+        "standardize": "auto" if asked.standardize == "auto" else asked.standardize == "true",
+        "ensemble": asked.ensemble,
+        "random_state": asked.seed,
+        "columns": dict(how.kinds) or "auto",
+        "time": asked.time,
+        "window": asked.window,
+    }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from sureshot.report.plots import BLUE, GREY, HALF, SMALL, VERMILION, new_figure, tidy
@@ -26,19 +29,19 @@ def predicted_against_true(
     figure = new_figure(HALF, 4.6)
     axes = figure.subplots()
     inside = (lower <= true) & (true <= upper)
-    ends = (
-        [float(of_all[shown].min()) for of_all in (true, mean)],
-        [float(of_all[shown].max()) for of_all in (true, mean)],
-    )
-    span = [min(ends[0]), max(ends[1])]
+    ends = np.concatenate([true[shown], mean[shown]])
+    span = [float(ends.min()), float(ends.max())]
     axes.plot(span, span, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
-    for rows, colour, name in ((shown[inside[shown]], BLUE, "inside"), (shown[~inside[shown]], VERMILION, "outside")):
-        axes.vlines(true[rows], lower[rows], upper[rows], color=colour, linewidth=1.0, alpha=0.35)
+    parts = (shown[inside[shown]], BLUE, "inside"), (shown[~inside[shown]], VERMILION, "outside")
+    for rows, colour, name in parts:
         axes.plot(true[rows], mean[rows], "o", color=colour, markersize=3.5, label=f"{name} ({len(rows)})")
+    if logarithmic:
+        _on_logarithms(axes, "x", "y")
+    axes.set_ylim(axes.get_ylim())  # long intervals take no room from points
+    for rows, colour, _ in parts:
+        axes.vlines(true[rows], lower[rows], upper[rows], color=colour, linewidth=1.0, alpha=0.35)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, fontsize=SMALL, frameon=False)
     axes.set(xlabel="true number", ylabel="predicted, with its interval")
-    if logarithmic:
-        axes.set(xscale="log", yscale="log")
     tidy(axes)
     return figure
 
@@ -58,7 +61,7 @@ def residuals(
         axes.axhline(line, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2)
     axes.set(xlabel="predicted", ylabel="true less predicted, in deviations", ylim=(-1.05 * _WIDEST, 1.05 * _WIDEST))
     if logarithmic:
-        axes.set(xscale="log")
+        _on_logarithms(axes, "x")
     grid = np.linspace(-_WIDEST, _WIDEST, 200)
     beside.hist(near, np.linspace(-_WIDEST, _WIDEST, 37).tolist(), orientation="horizontal", density=True, color=BLUE)
     beside.plot(np.exp(-0.5 * grid**2) / np.sqrt(2 * np.pi), grid, color=GREY, linewidth=1.2)
@@ -85,3 +88,12 @@ def coverage_curve(
     axes.set_title("below the dashed line: too sure", loc="right", color="#5C5C5C", fontsize=SMALL)
     tidy(axes)
     return figure
+
+
+def _on_logarithms(axes: Axes, *names: Literal["x", "y"]) -> None:
+    for name in names:
+        axes.set(**{f"{name}scale": "log"})
+        axis = getattr(axes, f"{name}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.set_major_formatter("{x:,.5g}")
+        axis.set_minor_formatter(NullFormatter())
