@@ -86,8 +86,16 @@ def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: st
     tiles = (
         Tile("RMSE", f"{scores['rmse']:.4g}", f"root mean squared error; of one mean for all {usual['rmse']:.4g}"),
         Tile("MAE", f"{scores['mae']:.4g}", f"mean absolute error; of one mean {usual['mae']:.4g}"),
-        Tile("log density", f"{scores['log_density']:.3f}", f"nats; higher is better; {usual['log_density']:.3f}"),
-        Tile("CRPS", f"{scores['crps']:.4g}", f"ranked probability score; lower is better; {usual['crps']:.4g}"),
+        Tile(
+            "log density",
+            f"{scores['log_density']:.3f}",
+            f"nats, higher is better; of one normal {usual['log_density']:.3f}",
+        ),
+        Tile(
+            "CRPS",
+            f"{scores['crps']:.4g}",
+            f"ranked probability score, lower is better; of one normal {usual['crps']:.4g}",
+        ),
         *(Tile(f"inside {one} %", f"{scores[f'coverage_{one}']:.1%}", "of the numbers") for one in (50, 95)),
     )
     return Report(
