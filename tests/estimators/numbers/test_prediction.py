@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, stats
 
 from sureshot.estimators.numbers.mixture import NormalMixture
 from sureshot.estimators.numbers.prediction import Prediction
@@ -42,3 +42,17 @@ def test_moments_quantiles_and_draws_are_those_of_the_density(transform: str) ->
     np.testing.assert_allclose(found.errors(lower), 1)
     np.testing.assert_allclose(found.errors(upper), 1)
     assert (found.errors(0.5 * (lower + upper)) < 1).all()
+
+
+def test_tails_have_a_mean_on_a_bent_scale() -> None:
+    """Numbers beyond the outermost thousandths count as these; the wild normal alone would give exp(200)."""
+    scale = TargetScale("log", np.zeros(1), np.ones(1), np.ones(1), np.array([1.0]), np.array([0.5]))
+    mixture = NormalMixture(np.array([0.999, 0.001]), np.zeros((2, 1, 1)), np.array([1.0, 40.0])[:, None, None])
+    grid = np.linspace(-6, 6, 400_001)[:, None]
+    p = stats.norm.pdf(grid) * 0.999 + stats.norm.pdf(grid, 0, 40) * 0.001
+    low, high = mixture.quantile(0.001)[0, 0], mixture.quantile(0.999)[0, 0]
+    inside = np.trapezoid(np.where((grid > low) & (grid < high), p * scale.back(grid), 0)[:, 0], grid[:, 0])
+    expected = inside + 0.001 * (scale.back(np.array([low, high])).sum())
+    found = Prediction(mixture, scale, True)
+    assert found.mean[0, 0] == pytest.approx(expected, rel=1e-3)
+    assert found.deviation[0, 0] < expected

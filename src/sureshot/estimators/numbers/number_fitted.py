@@ -103,7 +103,9 @@ class NumberFitted(Fitted, ABC):
         deviation = self.wider * np.sqrt(spread)[..., None] * np.broadcast_to(widths, means.shape)  # (K, M, n, P)
         weight = np.outer(shares, self.predictor.weight).ravel()
         means = np.broadcast_to(means, deviation.shape).reshape(-1, *means.shape[1:])
-        return Prediction(NormalMixture(weight, means, deviation.reshape(means.shape)), self.target)
+        return Prediction(
+            NormalMixture(weight, means, deviation.reshape(means.shape)), self.target, math.isfinite(self.degrees)
+        )
 
     @abstractmethod
     def pulling(self) -> Pulling:

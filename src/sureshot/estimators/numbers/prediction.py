@@ -12,6 +12,8 @@ from sureshot.estimators.numbers.target_scale import TargetScale
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 
+_OUTERMOST = 0.001
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -19,15 +21,21 @@ class Prediction:
 
     scaled: NormalMixture
     scale: TargetScale
+    has_tails: bool = False  # heavier than a normal's
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (n, P), by quadrature over each normal where the scale is bent."""
+        """Means and variances (n, P), by quadrature over each normal where the scale is bent.
+
+        Numbers with tails have no mean there: beyond the outermost thousandths they count as these.
+        """
         if self.scale.transform == "none":
             unit = self.scale.unit
             return self.scale.back(self.scaled.mean), (unit * self.scaled.deviation) ** 2
         weight = _WEIGHTS / _WEIGHTS.sum()
         nodes = self.scaled.means + _NODES[:, None, None, None] * self.scaled.deviations  # (K, M, n, P)
+        if self.has_tails:
+            nodes = nodes.clip(self.scaled.quantile(_OUTERMOST), self.scaled.quantile(1 - _OUTERMOST))
         y = self.scale.back(nodes)
         mean = np.einsum("k,m,kmnp->np", weight, self.scaled.weight, y)
         return mean, np.einsum("k,m,kmnp->np", weight, self.scaled.weight, (y - mean) ** 2)
