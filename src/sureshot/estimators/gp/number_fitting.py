@@ -75,10 +75,11 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
         return NumberSupport.scaled(some, scale, scaling, settings.device)
 
     scales = scales_to_try(wanted.transform, rows, support_of, settings.seed)
-    found, parts = [], len(scales) + 1
+    found: list[GPNumbersFitted] = []
+    parts = len(scales) + 1
     for place, target in enumerate(scales):
         with stage(place / parts, (place + 1) / parts):
-            plans = _plans(settings, training, rows, scaling, target)
+            plans = _plans(settings, training, rows, scaling, target, found[0] if found else None)
             found.append(_fitted(settings, training, plans, target))
     fitted = found[0] if len(found) < 2 or _is_as_good(found[0], found[1]) else found[1]
     if wanted.noise == "gaussian" or len(rows.y) < FEWEST_FOR_TAILS:
@@ -119,7 +120,7 @@ def _with_tails(
             return None
         degrees = DEGREES[-1]
     trusted = trust(errors / scale, degrees).mean(axis=1)
-    plans = _plans(settings, training, trusting(training.rows, trusted), scaling, target)
+    plans = _plans(settings, training, trusting(training.rows, trusted), scaling, target, normal)
     for is_new in (True, False):
         rows = trusting(training.rows, trusted)
         members = [_member(settings, plan, rows, target, is_new) for plan in plans]
@@ -144,14 +145,23 @@ def _with_row_noise(settings: Settings, scaling: Scaling, fitted: GPNumbersFitte
 
 
 def _plans(
-    settings: Settings, training: TrainingSet, rows: LabelledRows, scaling: Scaling, target: TargetScale
+    settings: Settings,
+    training: TrainingSet,
+    rows: LabelledRows,
+    scaling: Scaling,
+    target: TargetScale,
+    before: GPNumbersFitted | None,
 ) -> list[Plan]:
-    """Of all members, by rows with the weights that they are learnt with."""
+    """Of all members, by rows with the weights that they are learnt with.
+
+    None that sees all rows, if none had any weight `before`, on another scale or with other weights.
+    """
+    without = before is not None and all(isinstance(member, LocalNumberMember) for member in before.members)
     clock, objective, support_of = training.reader.clock, _objective(settings), _support_of(target)
     plans: list[Plan] = []
     with stage(0.0, CHOSEN):
         beside_local = clock is not None or has_local_members(settings, rows)
-        if settings.approximation != NEAREST_NEIGHBOURS and clock is None:
+        if settings.approximation != NEAREST_NEIGHBOURS and clock is None and not without:
             most = MOST_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
             share = min(1.0, most / len(rows.y)) if beside_local else 1.0
             seen = sample_of(rows, share)
