@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import sureshot
 from sureshot import GPRegressor
+from sureshot.approximations.by_name import BY_NAME
 from sureshot.estimators import saved
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 from tests.contracts.states import content, interrupted
@@ -29,6 +30,10 @@ CASES: dict[str, Callable[[], IncrementalRegressor]] = {
     "one kernel": lambda: GPRegressor("rbf"),
     "explicit features": lambda: GPRegressor("polynomial2"),
     "inducing inputs": lambda: GPRegressor("matern32", approximation="inducing", n_inducing=12),
+    **{
+        name: lambda name=name: GPRegressor(approximation=name, n_inducing=12, target_transform="none")
+        for name in BY_NAME
+    },
     "tails": lambda: GPRegressor("rbf", noise="student_t"),
     "nearest neighbours": lambda: GPRegressor(approximation="nearest_neighbours", n_neighbours=20),
 }
@@ -84,6 +89,18 @@ def test_a_rows_answers_depend_on_that_row_alone(case: str, monkeypatch: pytest.
         np.testing.assert_allclose(mixed[name][order.argsort()], expected, rtol=1e-9, atol=1e-9, err_msg=name)
         for one, row in zip(alone, (0, 5), strict=True):
             np.testing.assert_allclose(one[name], expected[[row]], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_covariances_are_some_and_belong_to_deviations(case: str) -> None:
+    model, rows = fitted(case), np.concatenate([X[QUERY][:8], X[QUERY][:2] + 1e-4, [[9.0, 9.0, 9.0]]])
+    if case == "nearest neighbours":
+        with pytest.raises(ValueError, match="return_cov needs members that see all rows"):
+            model.predict(rows, return_cov=True)
+        return
+    _, covariance = model.predict(rows, return_cov=True)
+    np.testing.assert_allclose(np.sqrt(covariance.diagonal()), model.predict(rows, return_std=True)[1], rtol=1e-6)
+    assert np.linalg.eigvalsh(covariance).min() > 0
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -157,7 +174,7 @@ def test_a_refused_call_changes_nothing() -> None:
         "does not know": lambda: model.forget([99]),
         "cannot forget every row": lambda: model.forget(np.arange(60)),
         "between 0 and 1": lambda: model.predict_interval(X, 1.0),
-        "approximation must be one of": lambda: GPRegressor(approximation="fitc").fit(X, Y),
+        "approximation must be one of": lambda: GPRegressor(approximation="ridge").fit(X, Y),
         "precomputed": lambda: GPRegressor("precomputed").fit(X, Y),
         "n_samples must be": lambda: model.sample_y(X, 0),
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -38,6 +38,11 @@ class Approximation(ABC):
 @dataclass(frozen=True)
 class Finite(Approximation):
     """By R features, linear in M values that are cheaper to compute: means of weights w are values times ``P w``."""
+
+    learnt: ClassVar[tuple[str, ...]] = ()
+    """Fields that evidence learns with the kernel's scales."""
+    in_batches: ClassVar[bool] = False
+    """Whether it does so by batches of rows."""
 
     @property
     @abstractmethod
@@ -71,6 +76,10 @@ class Finite(Approximation):
 
     def prior(self, x: Tensor, mean: Tensor) -> FeaturePrior:
         return FeaturePrior(self.features(x), mean, None, self.queries)
+
+    def withheld(self, x: Tensor, features: Tensor) -> Tensor | None:
+        """Variances (..., N) that rows have as queries and not in their prior, for which a bound pays; None: none."""
+        return None
 
     def scaled(self, kernel: Expression, scale: float) -> Self:
         """Of a kernel that is this one times a number."""

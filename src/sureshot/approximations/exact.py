@@ -59,11 +59,14 @@ class Roots(NamedTuple):
     def of(cls, gram: Tensor, orthogonal: bool = False) -> Roots:
         """Of a kernel matrix (M, M); with `orthogonal` features, which take ten times as long."""
         least = rounding(gram)
+        unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        if gram.requires_grad:
+            factor = torch.linalg.cholesky(lifted(gram))
+            return cls(torch.linalg.solve_triangular(factor, unit, upper=False).mT, factor)
         if not orthogonal:
             factor, failed = torch.linalg.cholesky_ex(gram)
             # Squared, what the inputs before it leave of each input's variance.
             if not bool(failed) and bool((factor.diagonal().square() > least).all()):
-                unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
                 inverse = torch.linalg.solve_triangular(factor, unit, upper=False).mT
                 return cls(inverse.contiguous(), factor.contiguous())
         eigenvalues, basis = torch.linalg.eigh(gram)

@@ -28,7 +28,7 @@ from sureshot.kernels.expression import Expression
 
 @dataclass(frozen=True)
 class Inducing(Finite):
-    """By features of inducing inputs; values are the kernel against these. Without a gradient."""
+    """By features of inducing inputs; values are the kernel against these. A gradient flows if these ask for one."""
 
     inputs: Tensor  # (M, D)
     orthogonal: bool = False  # features of the inducing inputs; see `Roots.of`
@@ -38,8 +38,12 @@ class Inducing(Finite):
     @cached_property
     def roots(self) -> Roots:
         """Of the kernel matrix of the inputs."""
-        with threads_for(len(self.inputs)), torch.no_grad():
+        with threads_for(len(self.inputs)), torch.set_grad_enabled(self._learns):
             return self.known or Roots.of(self.kernel(self.inputs), self.orthogonal)
+
+    @property
+    def _learns(self) -> bool:
+        return torch.is_grad_enabled() and self.inputs.requires_grad
 
     @property
     def projection(self) -> Tensor:
@@ -53,8 +57,8 @@ class Inducing(Finite):
         return coefficients @ self.roots.features
 
     def queries(self, x: Tensor) -> Queries:
-        """Of the inducing inputs themselves by their own root."""
-        if torch.equal(x, self.inputs):
+        """Of the inducing inputs themselves by their own root, but where these are to move."""
+        if not self._learns and torch.equal(x, self.inputs):
             return Queries(self.roots.features, self.kernel.diagonal(x))
         return super().queries(x)
 

@@ -10,7 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
+from sureshot.approximations.base import Finite
+from sureshot.approximations.by_name import BY_NAME, Parts
 from sureshot.approximations.inducing import Inducing
+from sureshot.approximations.random_features import FeatureMap
 from sureshot.estimators.gp.model import LEAST_SQUARES
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember
 from sureshot.estimators.gp.plan import Locality, Plan
@@ -19,7 +22,7 @@ from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.kernels import Scale
+from sureshot.kernels import Expression, Scale
 
 RNG = np.random.default_rng(0)
 N, D = 25, 3
@@ -86,6 +89,59 @@ def test_rows_are_left_out_with_their_copies(inputs: torch.Tensor) -> None:
         mean, variance = dense(np.delete(np.arange(N), row), X[[row]], OUTPUT_SCALE, NOISE)
         np.testing.assert_allclose(found.mean[k], mean[0], atol=1e-8)
         np.testing.assert_allclose(found.variance[k], variance[0], atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["sor", "fitc", "vfe", "svgp", "random_features", "fastfood"])
+def test_approximations_are_the_dense_posterior_of_what_they_stand_for(name: str) -> None:
+    """Given all rows, and without one of them, with its copies."""
+    kind, points = BY_NAME[name], RNG.normal(size=(8, D))
+    kernel: Expression = KERNEL.replace(**{"base_kernel.lengthscale": torch.tensor([LENGTHSCALE], dtype=torch.float64)})
+    drawn = issubclass(kind, FeatureMap)
+    if issubclass(kind, FeatureMap):
+        basis: Finite = kind.drawn(kernel, D, 30, torch.Generator().manual_seed(0))
+    else:
+        basis = kind(kernel, torch.from_numpy(points))  # type: ignore[call-arg]
+    member = GlobalNumberMember.of(PLAN, SUPPORT, basis)
+    mean = np.average(SCALED, axis=0, weights=WEIGHT)
+
+    def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if drawn:
+            return (basis.features(torch.from_numpy(a)) @ basis.features(torch.from_numpy(b)).mT).numpy()
+        inner = OUTPUT_SCALE * matern(points, points)
+        return OUTPUT_SCALE * matern(a, points) @ np.linalg.solve(inner, matern(points, b) * OUTPUT_SCALE)
+
+    def expected(keep: np.ndarray, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        missed = OUTPUT_SCALE - np.diag(between(X[keep], X[keep]))
+        gram = between(X[keep], X[keep]) + np.diag(NOISE / WEIGHT[keep] + (missed if name == "fitc" else 0))
+        cross = between(queries, X[keep])
+        own = np.diag(between(queries, queries)) if name == "sor" else OUTPUT_SCALE
+        solved = np.linalg.solve(gram, cross.T)
+        return mean + solved.T @ (SCALED[keep] - mean), own - (cross.T * solved).sum(0)
+
+    found = member.latents(torch.from_numpy(QUERIES))
+    for part, other in zip(found[:2], expected(np.arange(N), QUERIES), strict=True):
+        np.testing.assert_allclose(part, other, atol=1e-8)
+    left = member.left_out(SUPPORT, ROWS, torch.tensor([0, 7, 24]))
+    for k, row in enumerate((0, 7, 24)):
+        others = expected(np.delete(np.arange(N), row), X[[row]])
+        np.testing.assert_allclose(left.mean[k], others[0][0], atol=1e-8)
+        np.testing.assert_allclose(left.variance[k], others[1][0], atol=1e-8)
+
+
+def test_rows_that_have_been_learnt_from_look_as_far_off_as_new_ones() -> None:
+    """Left-out errors of a member that evidence has learnt are as large as its deviations, which new rows have made."""
+    basis = BY_NAME["vfe"](KERNEL, SUPPORT.x[:8])  # type: ignore[call-arg]
+    factor = 1.7
+    plan = replace(PLAN, temperature=factor, parts=Parts.of("vfe", basis, learnt=True))
+    of_all, place = GlobalNumberMember.of(plan, SUPPORT, basis), torch.arange(N)
+    plain = replace(of_all, plan=PLAN).left_out(SUPPORT, ROWS, place)
+    found = of_all.left_out(SUPPORT, ROWS, place)
+    np.testing.assert_array_equal(found.total, plain.total)
+    numbers = SUPPORT.targets[0].mT
+    ratio = (numbers - found.mean) / (numbers - plain.mean)
+    np.testing.assert_allclose(ratio, float(ratio[0, 0]), rtol=1e-8)
+    squared = ((numbers - found.mean).square() / (factor**2 * found.total[:, None])).mean()
+    np.testing.assert_allclose(float(squared), 1, atol=0.05)
 
 
 def test_a_local_member_with_all_rows_near_is_the_dense_posterior() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Self
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
+from sureshot.approximations.by_name import FEATURE_MAPS
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights, check_choice
 from sureshot.estimators.classes.classifier_base import IncrementalClassifier
@@ -25,7 +26,7 @@ from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.fitted import GPFitted
 from sureshot.estimators.gp.fitting import fit
 from sureshot.estimators.gp.format import GP_FORMAT
-from sureshot.estimators.gp.settings import Settings, is_precomputed
+from sureshot.estimators.gp.settings import APPROXIMATIONS, Settings, is_precomputed
 from sureshot.estimators.gp.updating import update
 from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.mixed_columns import check_kinds
@@ -57,10 +58,14 @@ class GPClassifier(IncrementalClassifier):
         "auto" is Laplace's method for logistic and softmax, mean field for the others; least squares is exact.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What chooses settings; "auto" is "leave_one_out". None keeps the kernel as it is, at temperature 1.
-    approximation : {"auto", "exact", "low_rank", "inducing", "nearest_neighbours"}, default="auto"
+    approximation : {"auto", "exact", "low_rank", "inducing", "nearest_neighbours", "random_features", "ssgp", \
+"fastfood", "a_la_carte"}, default="auto"
         "low_rank" is by explicit features, "inducing" by Nystrom features at k-means centres of each class,
         "nearest_neighbours" by a regression on the rows nearest to each query. "auto" is exact up to 1500 distinct
         rows, and for kernels with explicit features; beyond, it averages inducing inputs with nearest neighbours.
+        The others are cosines and sines of frequencies for a stationary kernel, RBF on "auto": drawn
+        ("random_features", and "fastfood" for many columns), then learnt by the evidence of least squares ("ssgp",
+        "a_la_carte").
     predictive : {"auto", "integral", "expected_log", "plug_in"}, default="auto"
         How latents become probabilities. "auto" is "plug_in".
     standardize : bool or "auto", default="auto"
@@ -84,7 +89,7 @@ class GPClassifier(IncrementalClassifier):
     n_chains, n_sweeps : int, default=20 and 50
         Of Gibbs sampling.
     n_inducing : int, optional
-        Inducing inputs in all; 500 by default.
+        Inducing inputs in all, or features of frequencies; 500 by default.
     n_neighbours : int, default=64
         Labelled rows by which nearest neighbours predict each query.
     memory_limit : float or str, default="auto"
@@ -311,5 +316,6 @@ class GPClassifier(IncrementalClassifier):
         return None if self.window is None else check_window(self.window, self.time)
 
     def _learn(self, training: TrainingSet, known: GPFitted | None, seed: int) -> GPFitted:
+        check_choice("approximation", self.approximation, (*APPROXIMATIONS, *FEATURE_MAPS))
         settings = Settings.checked(self._arguments, seed, len(training.rows.y))
         return fit(settings, training) if known is None else update(settings, training, known)

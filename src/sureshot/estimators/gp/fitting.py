@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.approximations.by_name import FEATURE_MAPS
 from sureshot.estimators.classes.class_prior import usual_prior
 from sureshot.estimators.classes.class_weights import weigh_classes
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp import options
+from sureshot.estimators.gp.by_name import learnt, one_kernel, with_parts
 from sureshot.estimators.gp.ensemble import Ensemble
 from sureshot.estimators.gp.fitted import GPFitted, evidence_of
 from sureshot.estimators.gp.following import Followed
@@ -64,6 +66,10 @@ def fit(settings: Settings, training: TrainingSet) -> GPFitted:
             seen = sample_of(rows, share)
             chosen = choose_plans(settings, models, objective, seen, support_of, matrix, scaling, beside_local)
             plans = [(replace(plan, share=share), support) for plan, support in chosen]
+            if settings.approximation in FEATURE_MAPS:
+                plans = [
+                    (learnt(settings, with_parts(settings, plan, support), support), support) for plan, support in plans
+                ]
         if beside_local:
             found = local_plans(settings, rows, support_of, LabelLogLoss("plug_in"), scaling, clock)
             local = [LocalMember.of(plan, rows, n_classes) for plan in found]
@@ -82,7 +88,11 @@ def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
 
 
 def for_reader(settings: Settings, reader: Reader) -> Settings:
-    """The settings for rows that come as coordinates, which are no columns: products are all that is known."""
+    """The settings for rows that come as coordinates, which are no columns: products are all that is known.
+
+    An approximation by name has one kernel.
+    """
+    settings = one_kernel(settings)
     if not (isinstance(reader, TableReader) and reader.spanned is not None):
         return settings
     return replace(settings, standardize=False, kernel="cosine" if settings.kernel == "auto" else settings.kernel)

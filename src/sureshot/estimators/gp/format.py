@@ -163,7 +163,7 @@ def _member(stored: StoredMember | StoredLocal, rows: LabelledRows, n_classes: i
     plan, coefficients, inducing = stored.plan, stored.coefficients, stored.inducing
     rows = sample_of(rows, plan.share)
     inputs = kernel_inputs(rows.x, plan.scaling, torch.device("cpu"))
-    if inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
+    if plan.parts is None and inducing is None and finite_rank(plan.kernel, inputs.shape[1]) is None:
         inducing = inputs
     arrays = {**stored.arrays, "prior_mean": stored.prior_mean}
     if plan.model.scheme.is_exact:
@@ -172,6 +172,8 @@ def _member(stored: StoredMember | StoredLocal, rows: LabelledRows, n_classes: i
         arrays["row_weight"] = aligned(rows.weight)
     check_posterior(stored.posterior, arrays, coefficients, len(rows.y), n_classes)
     found: Finite = Explicit(plan.kernel, stored.projection)
+    if plan.parts is not None:
+        found = plan.parts.under(plan.kernel)
     if inducing is not None:
         roots = None
         if stored.posterior.startswith(IN_ONE_BASIS):

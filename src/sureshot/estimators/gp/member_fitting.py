@@ -141,9 +141,11 @@ def basis_of(settings: Settings, plan: Plan, support: Support) -> Basis:
 
 
 def basis_for(settings: Settings, plan: Plan, support: Support) -> Finite:
-    """Explicit features of the kernel, or those by inducing inputs, which may be all rows."""
+    """Explicit features of the kernel, or those by inducing inputs, which may be all rows, or what was asked for."""
+    if plan.parts is not None:
+        return plan.parts.under(plan.kernel)
     if by_inducing_inputs(settings, plan, support):
-        inputs = _inducing_inputs(support, settings.n_inducing or DEFAULT_INDUCING)
+        inputs = placed_inputs(support, settings.n_inducing or DEFAULT_INDUCING)
         return Inducing(plan.kernel, inputs, plan.model.searches)
     if has_finite_rank(plan, support):
         return Explicit.of(plan.kernel, support.x)
@@ -224,7 +226,7 @@ def _with_temperature(settings: Settings, plan: Plan, support: Support, mean: Te
 
 
 def by_inducing_inputs(settings: Settings, plan: Plan, support: Support) -> bool:
-    """Whether a kernel is approximated by inducing inputs."""
+    """Whether a kernel is approximated by inducing inputs, or by what was asked for."""
     return options.use_inducing(settings.approximation, has_finite_rank(plan, support), len(support.y), EXACT_LIMIT)
 
 
@@ -233,7 +235,7 @@ def has_finite_rank(plan: Plan, support: Support) -> bool:
     return finite_rank(plan.kernel, support.x.shape[1]) is not None
 
 
-def _inducing_inputs(support: Support, most: int) -> Tensor:
+def placed_inputs(support: Support, most: int) -> Tensor:
     """Of each class that has rows, `most` in all; of all rows together where classes are more than that."""
     if most < support.n_present:
         return kmeans_inducing(support.x, torch.zeros_like(support.y), most)
@@ -251,5 +253,5 @@ def check_memory(settings: Settings, plan: Plan, support: Support) -> None:
         raise MemoryError(
             f"fitting {n_rows} rows, {n_classes} classes and {rank} features would take about "
             f"{in_bytes(needed)}, and {in_bytes(available)} may be used: try approximation='inducing' with a "
-            "smaller n_inducing, inference='laplace', fewer rows, or raise memory_limit."
+            "smaller n_inducing, inference='laplace' for labels, fewer rows, or raise memory_limit."
         )

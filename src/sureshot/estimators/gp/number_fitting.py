@@ -11,8 +11,10 @@ import numpy as np
 import torch
 
 from sureshot.approximations.base import Finite
+from sureshot.approximations.by_name import BY_NAME
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.gp.by_name import learnt, with_parts
 from sureshot.estimators.gp.fitting import CHOSEN, MOST_OF_AN_INPUT, for_reader, has_local_members
 from sureshot.estimators.gp.local_fitting import local_plans
 from sureshot.estimators.gp.member_fitting import DEFAULT_INDUCING, basis_for, by_inducing_inputs
@@ -82,14 +84,30 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
             plans = _plans(settings, training, rows, scaling, target, found[0] if found else None)
             found.append(_fitted(settings, training, plans, target))
     fitted = found[0] if len(found) < 2 or _is_as_good(found[0], found[1]) else found[1]
-    if wanted.noise == "gaussian" or len(rows.y) < FEWEST_FOR_TAILS:
-        return fitted
+    noise = "gaussian" if len(rows.y) < FEWEST_FOR_TAILS else wanted.noise
     with stage(1 - 1 / parts, 1.0):
-        robust = _with_tails(settings, training, scaling, fitted, wanted.noise == "student_t")
-        if wanted.noise == "student_t":
-            return fitted if robust is None else robust
-        fitted = fitted if robust is None else safest([fitted, robust])
-        return _with_row_noise(settings, scaling, fitted)
+        if noise != "gaussian":
+            robust = _with_tails(settings, training, scaling, fitted, noise == "student_t")
+            if robust is not None:
+                fitted = robust if noise == "student_t" else safest([fitted, robust])
+        if settings.approximation in BY_NAME:
+            fitted = _learnt(settings, training, fitted)
+        return _with_row_noise(settings, scaling, fitted) if noise == "auto" else fitted
+
+
+def _learnt(settings: Settings, training: TrainingSet, found: GPNumbersFitted) -> GPNumbersFitted:
+    """With what evidence learns, once everything else is chosen."""
+    (member,), rows, target = found.members, found.weighted, found.target
+    support = NumberSupport.scaled(rows, target, member.plan.scaling, member.plan.device)
+    plan = learnt(settings, member.plan, support)
+    if plan is member.plan:
+        return found
+    members, trusted = _weighed([_member(settings, plan, rows, target, False)], rows, target, False), found.trusted
+    if trusted is not None:
+        trusted = trust(_errors(members, rows, target), found.degrees).mean(axis=1)
+        plans, rows = [member.plan for member in members], trusting(training.rows, trusted)
+        members = [_member(settings, plan, rows, target, False) for plan in plans]
+    return _found(training, members, target, found.degrees, trusted, found.chosen_by)
 
 
 def safest(found: Sequence[GPNumbersFitted]) -> GPNumbersFitted:
@@ -279,6 +297,8 @@ def _member(
     if plan.local is not None:
         return LocalNumberMember.of(plan, support, rows)
     with threads_for(len(seen.y)), torch.no_grad():
+        if is_new and settings.approximation in BY_NAME:
+            plan = with_parts(settings, plan, support)
         basis = basis_for(settings, plan, support)
         chose_less = by_inducing_inputs(settings, plan, support) or not is_compared_whole(support)
         if is_new and settings.objective is not None and chose_less:
@@ -347,7 +367,7 @@ def _weighed(members: list[NumberMember], rows: LabelledRows, target: TargetScal
     for member, moments in zip(members, left_out_moments(members, rows, target, place), strict=True):
         variance = moments.total.cpu().expand(1, len(numbers), -1)
         (factor,), (pointwise,) = scored_numbers(moments.mean.cpu().mT[None], variance, numbers, usable)
-        has_seen = member.plan.scaling.relevance is not None and member.plan.local is None
+        has_seen = member.plan.has_seen
         temperature = member.plan.temperature if has_seen else optimism(len(rows.y)) * float(factor)
         found.append(replace(member, plan=replace(member.plan, temperature=temperature)))
         logs.append(pointwise)

@@ -88,7 +88,8 @@ def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
 
 def _stored(member: NumberMember) -> StoredNumberMember:
     inducing = None
-    if isinstance(member, GlobalNumberMember) and isinstance(member.process.approximation, Inducing):
+    named = member.plan.parts is not None
+    if isinstance(member, GlobalNumberMember) and isinstance(member.process.approximation, Inducing) and not named:
         found, space = member.process.approximation.inputs, member.process.space
         inducing = None if isinstance(space, LazyWeightSpace) and torch.equal(found, space.inputs) else found
     return StoredNumberMember(member.plan, inducing)
@@ -104,7 +105,9 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
             members.append(LocalNumberMember.of(plan, support, rows))
             continue
         basis: Finite
-        if part.inducing is None and has_finite_rank(plan, support):
+        if plan.parts is not None:
+            basis = plan.parts.under(plan.kernel)
+        elif part.inducing is None and has_finite_rank(plan, support):
             basis = Explicit.of(plan.kernel, support.x)
         else:
             basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)

@@ -17,18 +17,14 @@ from sureshot.estimators.gp.leaving import Centre, Independent, Leaving, OfSampl
 from sureshot.estimators.gp.local_process import LocalProcess
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.process import GaussianProcess
+from sureshot.estimators.gp.tuning.log_density import scored_numbers
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.rows.labelled_rows import LabelledRows
-from sureshot.gaussian.features import FeaturePrior
 from sureshot.gaussian.posterior import leave_one_out
 from sureshot.gaussian.recomputed import SiteWeightPosterior
-from sureshot.inference.least_squares import (
-    leave_one_out_by_factors,
-    regression_log_evidence,
-    regression_sites,
-    weight_space_of,
-)
+from sureshot.inference.by_evidence import Regression, feature_prior, log_evidence_of
+from sureshot.inference.least_squares import leave_one_out_by_factors, regression_sites, weight_space_of
 from sureshot.kernels import evaluate
 from sureshot.likelihoods.local_link import NumberLink
 
@@ -104,13 +100,14 @@ class GlobalNumberMember(NumberMember):
         """By features of an approximation of the plan's kernel."""
         if sees_all(basis, support):
             return cls._exact(plan, support, basis)
-        features, (numbers, mean) = basis.features(support.x), support.targets
-        found = weight_space_of(features, numbers, mean, support.weight, plan.model.noise)
-        prior = FeaturePrior(features[None], mean[:, None])
-        evidence = regression_log_evidence(prior, numbers, support.weight, plan.model.noise)
+        (numbers, mean), noise, weight = support.targets, plan.model.noise, support.weight
+        prior = feature_prior(basis, support.x, mean)
+        evidence = log_evidence_of(basis, Regression(support.x, numbers, mean, weight), noise, prior)
+        if prior.residual is not None:  # is noise for the features
+            weight = weight / (1 + weight * prior.residual[0] / noise)
+        found = weight_space_of(prior.features[0], numbers, mean, weight, noise)
         coefficients = aligned(basis.coefficients(found.weights))
-        process = _process(plan, support, basis, coefficients, found.precision)
-        return cls(plan, process, float(evidence.sum()), None)
+        return cls(plan, _process(plan, support, basis, coefficients, found.precision), float(evidence), None)
 
     @classmethod
     def _exact(cls, plan: Plan, support: NumberSupport, basis: Finite) -> GlobalNumberMember:
@@ -132,13 +129,18 @@ class GlobalNumberMember(NumberMember):
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
         if self.without is not None and self.plan.share == 1:
             return NumberMoments(self.without.mean[place], self.without.variance[place], self.without.noise)
-        features, noise = self.process.approximation.features(support.x), self.plan.model.noise
-        numbers, mean = support.targets
-        prior = FeaturePrior(features[None], mean[:, None])
+        basis, noise, (numbers, mean) = self.process.approximation, self.plan.model.noise, support.targets
+        prior = feature_prior(basis, support.x, mean)
+        weight = support.evidence * support.weight.clamp_max(1)
         sites = regression_sites(numbers, support.weight, noise)
         known = prior.condition(sites)
         found, variance = leave_one_out(known.mean, known.variance, *(support.left_out * part for part in sites))
-        return NumberMoments(found.mT[place], variance[0, place], found.new_tensor(noise))
+        withheld = basis.withheld(support.x, prior.features[0])
+        variance = variance[0] if withheld is None else variance[0] + withheld
+        if self.plan.parts is not None and self.plan.parts.learnt:  # rows that chose it look nearer than new ones are
+            (factor,), _ = scored_numbers(found[None], (variance + noise).expand(1, *found.shape), numbers, weight)
+            found = numbers + (found - numbers) * self.plan.temperature / factor
+        return NumberMoments(found.mT[place], variance[place], found.new_tensor(noise))
 
     def pulls(
         self, support: NumberSupport, rows: LabelledRows, queries: Tensor, place: Tensor, share: Tensor

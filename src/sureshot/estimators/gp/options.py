@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from sureshot.approximations.by_name import BY_NAME
 from sureshot.estimators.gp.model import LEAST_SQUARES, Model
 from sureshot.estimators.gp.tuning.family_search import LENGTHSCALES, Family
 from sureshot.estimators.rows.precomputed import PrecomputedKernel
@@ -237,4 +238,4 @@ def use_inducing(approximation: str, finite: bool, n_rows: int, limit: int) -> b
         )
     if approximation == "auto":
         return not finite and n_rows > limit
-    return approximation == "inducing"
+    return approximation == "inducing" or approximation in BY_NAME

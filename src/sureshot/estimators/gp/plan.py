@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.approximations.by_name import Parts
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.gp import options
@@ -60,6 +61,7 @@ class Plan:
     # Output scale and noise of least squares as they were chosen, before features or rows asked for more noise.
     as_chosen: tuple[float, float] | None = None
     local: Locality | None = None  # of a member that sees nearest rows only
+    parts: Parts | None = None  # of an approximation that was asked for by name
     share: float = 1.0  # of the rows that are learnt from, as `sample_of` draws them
 
     def check_parts(self) -> None:
@@ -72,6 +74,12 @@ class Plan:
             raise ValueError("malformed output scale and noise")
         if self.model.inference not in schemes_for(self.model.likelihood):
             raise ValueError("malformed likelihood or inference")
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether left-out predictions have seen their rows, by which many numbers were learnt."""
+        by_columns = self.scaling.relevance is not None and self.local is None
+        return by_columns or (self.parts is not None and self.parts.learnt)
 
     @property
     def device(self) -> torch.device:

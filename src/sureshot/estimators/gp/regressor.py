@@ -8,6 +8,7 @@ from typing import Any
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 
+from sureshot.approximations.by_name import BY_NAME
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import RandomState, check_choice
 from sureshot.estimators.fitted import TrainingSet
@@ -23,7 +24,7 @@ from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.kernels import Expression
 
-APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS)
+APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS, *BY_NAME)
 
 NOISES = ("auto", "gaussian", "student_t")
 
@@ -61,8 +62,11 @@ class GPRegressor(IncrementalRegressor):
     target_transform : {"auto", "none", "log", "yeo_johnson"}, default="auto"
         The scale on which numbers are learnt; "auto" takes logarithms or powers where left-out numbers are clearly more
         probable by them. Answers are always in units of y.
-    approximation : {"auto", "exact", "low_rank", "inducing", "nearest_neighbours"}, default="auto"
-        "auto" is exact up to 1500 rows, and averages inducing inputs with nearest neighbours beyond.
+    approximation : str, default="auto"
+        "exact"; "low_rank", by explicit features of the kernel; "inducing" inputs; "nearest_neighbours". "auto" is
+        exact up to 1500 rows, and averages inducing inputs with nearest neighbours beyond. Inducing inputs that move
+        by the evidence, with the kernel's scales and the noise: "sor", "fitc", "vfe" and "svgp". Cosines and sines of
+        frequencies: drawn ("random_features", "fastfood"), then learnt by the evidence ("ssgp", "a_la_carte").
     standardize : bool or "auto", default="auto"
         Scale columns; "auto" leaves rows of unit length as they are.
     ensemble : bool, default=True
@@ -70,7 +74,7 @@ class GPRegressor(IncrementalRegressor):
     relevance : bool or "auto", default="auto"
         Whether columns may have length-scales of their own, where left-out rows gain by it.
     n_inducing : int, optional
-        Inducing inputs, 500 by default.
+        Inducing inputs, or features of frequencies; 500 by default.
     n_neighbours : int, default=64
         Rows that local members see of each query.
     memory_limit : float or "auto", default="auto"

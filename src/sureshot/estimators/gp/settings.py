@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 
+from sureshot.approximations.by_name import BY_NAME
 from sureshot.computing.memory import memory_budget
 from sureshot.estimators.arguments import check_choice, check_count, check_jobs
 from sureshot.estimators.devices import device_for
@@ -97,7 +98,7 @@ class Settings:
             chosen = check_choice(name, given[name], (True, False, "auto"))
             given[name] = chosen if isinstance(chosen, str) else bool(chosen)
         check_choice("objective", given["objective"], OBJECTIVES)
-        check_choice("approximation", given["approximation"], APPROXIMATIONS)
+        check_choice("approximation", given["approximation"], (*APPROXIMATIONS, *BY_NAME))
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
         if arguments["time"] is not None:
             _check_local(given, f"time={arguments['time']!r}")
