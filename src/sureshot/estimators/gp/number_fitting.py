@@ -48,11 +48,13 @@ from sureshot.estimators.rows.support import Support, is_compared_whole, sampled
 from sureshot.inference.least_squares import leave_one_out_by_factors, leave_one_out_path_by_features
 from sureshot.kernels import evaluate
 from sureshot.progress import stage, tracked
+from sureshot.warned import warn
 
 logger = logging.getLogger(__name__)
 
 LEAST_WEIGHT = 0.03  # of a member: less says too little for the time that it takes of every prediction
 FEWEST_FOR_TAILS = 30  # rows: of fewer nobody knows which are wild
+UNKNOWN_NOISE = 0.1  # relative to the output scale, of one row
 MOST_LEFT_OUT = 2000  # rows by which noise is compared, all are learnt from
 
 
@@ -76,6 +78,10 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
     def support_of(some: LabelledRows, scale: TargetScale) -> NumberSupport:
         return NumberSupport.scaled(some, scale, scaling, settings.device)
 
+    if len(rows.y) == 1:
+        warn("one row does not say how far numbers differ: deviations are guesses.")
+    elif (rows.y == rows.y[0]).all(axis=0).any():
+        warn("y does not vary: every prediction is close to its only value.")
     scales = scales_to_try(wanted.transform, rows, support_of, settings.seed)
     found: list[GPNumbersFitted] = []
     parts = len(scales) + 1
@@ -299,6 +305,8 @@ def _member(
     with threads_for(len(seen.y)), torch.no_grad():
         if is_new and settings.approximation in BY_NAME:
             plan = with_parts(settings, plan, support)
+        if is_new and support.n_able == 0:  # nothing says how far off numbers are
+            plan = _noisy(plan, UNKNOWN_NOISE, 1.0, 1.0)
         basis = basis_for(settings, plan, support)
         chose_less = by_inducing_inputs(settings, plan, support) or not is_compared_whole(support)
         if is_new and settings.objective is not None and chose_less:

@@ -13,8 +13,6 @@ from typing import Literal, get_args
 import numpy as np
 from scipy import stats
 
-from sureshot.warned import warn
-
 Transform = Literal["none", "log", "yeo_johnson"]
 TRANSFORMS: tuple[str, ...] = get_args(Transform)
 _CONSTANT = 1e-12
@@ -35,14 +33,13 @@ class TargetScale:
 
     @classmethod
     def of(cls, y: np.ndarray, weight: np.ndarray, transform: str = "none") -> TargetScale:
-        """Of numbers (n, P) of rows with weights (n,); one that does not vary has deviation 1, with a warning."""
+        """Of numbers (n, P) of rows with weights (n,); one that does not vary has deviation 1, of one row its size."""
         zeros, ones = np.zeros(y.shape[1]), np.ones(y.shape[1])
         largest = np.maximum(np.abs(y).max(axis=0), np.finfo(float).tiny)
         mean, deviation = (largest * part for part in _standard(y / largest, weight))
         constant = deviation <= _CONSTANT * largest
-        if len(y) > 1 and constant.any():
-            warn("y does not vary: every prediction is close to its only value.")
-        deviation = np.where(constant, 1.0, deviation)
+        usual = np.where((len(y) == 1) & (y[0] != 0), largest, 1.0)
+        deviation = np.where(constant, usual, deviation)
         if transform == "log":
             plain = cls("log", zeros, ones, ones, zeros, ones)
         else:

@@ -160,9 +160,7 @@ def mention_constant(scaling: Scaling, x: np.ndarray, names: Sequence[str] | Non
     n_columns = x.shape[1]
     if len(scaling.kept) == n_columns:
         if len(x) > 1 and (x == x[0]).all():
-            logger.warning(
-                "no column varies: all rows look alike, and predictions are little more than how often classes came"
-            )
+            logger.warning("no column varies: all rows look alike, and so do all predictions")
         return
     constant = np.setdiff1d(np.arange(n_columns), scaling.kept)
     called = "" if names is None else f": {listed([names[place] for place in constant])}"

@@ -149,8 +149,8 @@ def check_known(rows: Any, known: RowIds | None) -> np.ndarray:
     names = _as_names(rows, "rows")
     if known is None:
         raise ValueError(
-            "no row that the model knows has an id, so none can be forgotten: pass row_id= to fit and partial_fit, or "
-            "forget classes."
+            "no row that the model knows has an id, so none can be forgotten: pass row_id= to fit and partial_fit. "
+            "Classifiers forget classes without."
         )
     _check_same_kind(names, known)
     unknown = names[~np.isin(names, known.names)].tolist()
