@@ -34,6 +34,8 @@ from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans, columns_scaling
 from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
+from sureshot.estimators.gp.solved_fitting import is_solved, solved_member, solved_plan
+from sureshot.estimators.gp.solved_member import SolvedNumberMember
 from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, nearest, scaled, uphill
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
@@ -93,7 +95,9 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
     noise = "gaussian" if len(rows.y) < FEWEST_FOR_TAILS else wanted.noise
     with stage(1 - 1 / parts, 1.0):
         if noise != "gaussian":
-            robust = _with_tails(settings, training, scaling, fitted, noise == "student_t")
+            # Tails would take several solutions by products.
+            told = noise == "auto" and is_solved(settings.approximation)
+            robust = None if told else _with_tails(settings, training, scaling, fitted, noise == "student_t")
             if robust is not None:
                 fitted = robust if noise == "student_t" else safest([fitted, robust])
         if settings.approximation in BY_NAME:
@@ -184,6 +188,8 @@ def _plans(
     clock, objective, support_of = training.reader.clock, _objective(settings), _support_of(target)
     plans: list[Plan] = []
     with stage(0.0, CHOSEN):
+        if is_solved(settings.approximation):
+            return [solved_plan(settings, rows, support_of, objective, scaling)]
         beside_local = clock is not None or has_local_members(settings, rows)
         if settings.approximation != NEAREST_NEIGHBOURS and clock is None and not without:
             most = MOST_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
@@ -252,7 +258,7 @@ def _updated(
     if isinstance(member, LocalNumberMember):
         support = NumberSupport.scaled(rows, target, member.plan.scaling, member.plan.device)
         return member.with_rows(support, rows, places)
-    return _member(settings, member.plan, rows, target, False)
+    return _member(settings, member.plan, rows, target, False, member)
 
 
 def _errors(
@@ -275,7 +281,9 @@ def _found(
     trusted: np.ndarray | None,
     chosen_by: int,
 ) -> GPNumbersFitted:
-    evidence = next((one.log_evidence for one in members if isinstance(one, GlobalNumberMember)), math.nan)
+    evidence = next(
+        (one.log_evidence for one in members if isinstance(one, GlobalNumberMember | SolvedNumberMember)), math.nan
+    )
     return GPNumbersFitted(
         columns=training.columns,
         reader=training.reader,
@@ -296,12 +304,16 @@ def _member(
     rows: LabelledRows,
     target: TargetScale,
     is_new: bool,
+    known: NumberMember | None = None,  # by the same plan, of like rows
 ) -> NumberMember:
     """By a plan, whose noise is found anew where it was chosen by fewer rows or more features, if it `is_new`."""
     seen = sample_of(rows, plan.share)
     support = NumberSupport.scaled(seen, target, plan.scaling, plan.device)
     if plan.local is not None:
         return LocalNumberMember.of(plan, support, rows)
+    if is_solved(settings.approximation):
+        with threads_for(len(seen.y)):
+            return solved_member(settings, plan, support, rows, known)
     with threads_for(len(seen.y)), torch.no_grad():
         if is_new and settings.approximation in BY_NAME:
             plan = with_parts(settings, plan, support)

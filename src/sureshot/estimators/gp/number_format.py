@@ -18,6 +18,7 @@ from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.row_noise import Widths
+from sureshot.estimators.gp.solved_member import Solved, SolvedNumberMember
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
@@ -31,6 +32,7 @@ class StoredNumberMember:
 
     plan: Plan
     inducing: Tensor | None  # (M, D), where they are not all rows
+    solved: Solved | None  # where no kernel matrix was made
 
     def check_parts(self) -> None:
         """ValueError for the plan of another kind of member."""
@@ -71,6 +73,8 @@ class StoredNumbers(Stored):
             raise ValueError("malformed degrees of freedom")
         for member in self.members:
             member.plan.scaling.check_columns(self.rows.x.shape[1])
+            if member.solved is not None and member.solved.dual.shape != self.rows.y.shape:
+                raise ValueError("a solution of other rows")
 
     def answers(self, fitted: GPNumbersFitted, moments: tuple[Tensor, ...]) -> Tensor:
         """The means."""
@@ -92,7 +96,7 @@ def _stored(member: NumberMember) -> StoredNumberMember:
     if isinstance(member, GlobalNumberMember) and isinstance(member.process.approximation, Inducing) and not named:
         found, space = member.process.approximation.inputs, member.process.space
         inducing = None if isinstance(space, LazyWeightSpace) and torch.equal(found, space.inputs) else found
-    return StoredNumberMember(member.plan, inducing)
+    return StoredNumberMember(member.plan, inducing, member.solved if isinstance(member, SolvedNumberMember) else None)
 
 
 def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
@@ -104,6 +108,9 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         if plan.local is not None:
             members.append(LocalNumberMember.of(plan, support, rows))
             continue
+        if part.solved is not None:
+            members.append(SolvedNumberMember.of(plan, support, rows, part.solved))
+            continue
         basis: Finite
         if plan.parts is not None:
             basis = plan.parts.under(plan.kernel)
@@ -112,12 +119,12 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         else:
             basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
         members.append(GlobalNumberMember.of(plan, support, basis))
-    log_evidence = next((one.log_evidence for one in members if isinstance(one, GlobalNumberMember)), float("nan"))
+    of_all = (one.log_evidence for one in members if isinstance(one, GlobalNumberMember | SolvedNumberMember))
     found = GPNumbersFitted(
         columns=training.columns,
         reader=training.reader,
         rows=training.rows,
-        log_evidence=log_evidence,
+        log_evidence=next(of_all, math.nan),
         predictor=NumberEnsemble(tuple(members)),
         target=stored.target,
         one_target=stored.one_target,

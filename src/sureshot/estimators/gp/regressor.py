@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpytorch.kernels import Kernel
@@ -18,13 +19,15 @@ from sureshot.estimators.gp.number_fitting import Wanted, fit_numbers, update_nu
 from sureshot.estimators.gp.number_format import GP_NUMBERS_FORMAT
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.settings import Settings, is_precomputed
+from sureshot.estimators.gp.solved_fitting import is_solved
+from sureshot.estimators.gp.solved_member import PRODUCTS
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 from sureshot.estimators.numbers.target_scale import TRANSFORMS
 from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.kernels import Expression
 
-APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS, *BY_NAME)
+APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS, *BY_NAME, *PRODUCTS)
 
 NOISES = ("auto", "gaussian", "student_t")
 
@@ -67,6 +70,10 @@ class GPRegressor(IncrementalRegressor):
         exact up to 1500 rows, and averages inducing inputs with nearest neighbours beyond. Inducing inputs that move
         by the evidence, with the kernel's scales and the noise: "sor", "fitc", "vfe" and "svgp". Cosines and sines of
         frequencies: drawn ("random_features", "fastfood"), then learnt by the evidence ("ssgp", "a_la_carte").
+        One process given all rows whose kernel matrix is never kept: "iterative" (any rows, also by all processes of a
+        group of torch.distributed), "toeplitz" (rows of a regular grid), "kronecker" (of any grid), both with gaps, and
+        "kiss" (1 to 4 columns, interpolated from a regular grid). Their deviations are those given the 256 nearest
+        rows.
     standardize : bool or "auto", default="auto"
         Scale columns; "auto" leaves rows of unit length as they are.
     ensemble : bool, default=True
@@ -191,7 +198,13 @@ class GPRegressor(IncrementalRegressor):
         arguments = {
             name: value for name, value in self._arguments.items() if name not in ("target_transform", "noise")
         }
+        solved = is_solved(self.approximation)
+        if solved:
+            if self.time is not None:
+                raise ValueError(f"approximation={self.approximation!r} sees all rows at once: it goes with time=None.")
+            arguments["approximation"] = "auto"
         settings = Settings.checked({**_OF_CLASSES, **arguments}, seed, len(training.rows.y))
+        settings = replace(settings, approximation=self.approximation) if solved else settings
         if known is None:
             return fit_numbers(settings, training, wanted)
         return update_numbers(settings, training, known, wanted)
