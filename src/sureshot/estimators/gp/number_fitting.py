@@ -55,6 +55,7 @@ from sureshot.warned import warn
 logger = logging.getLogger(__name__)
 
 LEAST_WEIGHT = 0.03  # of a member: less says too little for the time that it takes of every prediction
+MOST_TRUSTED = 50_000  # rows, each of which is left out a few times; of more, noise has tails and no row counts less
 FEWEST_FOR_TAILS = 30  # rows: of fewer nobody knows which are wild
 UNKNOWN_NOISE = 0.1  # relative to the output scale, of one row
 MOST_LEFT_OUT = 2000  # rows by which noise is compared, all are learnt from
@@ -139,14 +140,19 @@ def _is_as_good(fitted: GPNumbersFitted, other: GPNumbersFitted) -> bool:
 def _with_tails(
     settings: Settings, training: TrainingSet, scaling: Scaling, normal: GPNumbersFitted, asked: bool
 ) -> GPNumbersFitted | None:
-    """Student's noise, if left-out errors have tails or it is `asked` for; kernels and scales are chosen anew."""
+    """Student's noise, if left-out errors have tails or it is `asked` for; kernels and scales are chosen anew.
+
+    Rows are trusted as far as their left-out numbers are near, unless they are too many to leave out each.
+    """
     target = normal.target
-    errors = _errors(normal.members, normal.rows, target)
-    degrees, scale = degrees_of(errors.ravel())
+    degrees, scale = degrees_of(_errors(normal.members, normal.rows, target, judges(normal.rows)).ravel())
     if math.isinf(degrees):
         if not asked:
             return None
         degrees = DEGREES[-1]
+    if len(normal.rows.y) > MOST_TRUSTED:
+        return replace(normal, degrees=degrees)
+    errors = _errors(normal.members, normal.rows, target)
     trusted = trust(errors / scale, degrees).mean(axis=1)
     plans = _plans(settings, training, trusting(training.rows, trusted), scaling, target, normal)
     for is_new in (True, False):
