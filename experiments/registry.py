@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 _MODULES = (
     "confidence-histograms",
     "likelihood-contours",
+    "gp-basics",
     "iris",
     "clinc150",
     "digits",
