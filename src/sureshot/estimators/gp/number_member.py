@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -121,9 +122,22 @@ class GlobalNumberMember(NumberMember):
 
     @torch.no_grad()
     def latents(self, queries: Tensor) -> NumberMoments:
-        values = self.process.values(queries)
-        mean, variance = self.process.marginals(values)
-        return NumberMoments(mean.mT, variance[0], mean.new_tensor(self.plan.model.noise))
+        values, noise = self.process.values(queries), self.process.prior_mean.new_tensor(self.plan.model.noise)
+        if self.without is None:
+            mean, variance = self.process.marginals(values)
+            return NumberMoments(mean.mT, variance[0], noise)
+        solved = torch.linalg.solve_triangular(self._factor, values.cross[0].mT, upper=False)
+        variance = (values.variance[0] - solved.square().sum(0)).clamp_min(0)
+        return NumberMoments(self.process.means(values)[0].mT, variance, noise)
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        """Of the kernel matrix of the rows and their noise, lower; made when variances are first asked for."""
+        space, approximation = self.process.space, self.process.approximation
+        assert isinstance(space, LazyWeightSpace)
+        gram = evaluate(approximation.kernel, space.inputs)
+        gram.diagonal().add_(1 / space.arrays["precision"][0, 0])
+        return torch.linalg.cholesky(gram)
 
     @torch.no_grad()
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
