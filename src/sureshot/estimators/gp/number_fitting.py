@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from sureshot.approximations.base import Finite
 from sureshot.approximations.by_name import BY_NAME
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.fitted import TrainingSet
@@ -30,13 +29,13 @@ from sureshot.estimators.gp.number_fitted import (
     trusting,
 )
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, sees_all
+from sureshot.estimators.gp.number_noise import noisy, with_noise, with_noise_of_rows
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans, columns_scaling
 from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.solved_fitting import is_solved, solved_member, solved_plan
 from sureshot.estimators.gp.solved_member import SolvedNumberMember
-from sureshot.estimators.gp.tuning.family_search import NOISE_RATIOS, nearest, scaled, uphill
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
@@ -46,9 +45,7 @@ from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.rows.support import Support, is_compared_whole, sampled_rows
-from sureshot.inference.least_squares import leave_one_out_by_factors, leave_one_out_path_by_features
-from sureshot.kernels import evaluate
+from sureshot.estimators.rows.support import Support, is_compared_whole
 from sureshot.progress import stage, tracked
 from sureshot.warned import warn
 
@@ -58,7 +55,6 @@ LEAST_WEIGHT = 0.03  # of a member: less says too little for the time that it ta
 MOST_TRUSTED = 50_000  # rows, each of which is left out a few times; of more, noise has tails and no row counts less
 FEWEST_FOR_TAILS = 30  # rows: of fewer nobody knows which are wild
 UNKNOWN_NOISE = 0.1  # relative to the output scale, of one row
-MOST_LEFT_OUT = 2000  # rows by which noise is compared, all are learnt from
 
 
 @dataclass(frozen=True)
@@ -324,61 +320,13 @@ def _member(
         if is_new and settings.approximation in BY_NAME:
             plan = with_parts(settings, plan, support)
         if is_new and support.n_able == 0:  # nothing says how far off numbers are
-            plan = _noisy(plan, UNKNOWN_NOISE, 1.0, 1.0)
+            plan = noisy(plan, UNKNOWN_NOISE, 1.0, 1.0)
         basis = basis_for(settings, plan, support)
         chose_less = by_inducing_inputs(settings, plan, support) or not is_compared_whole(support)
         if is_new and settings.objective is not None and chose_less:
-            plan = _with_noise_of_rows(plan, support) if sees_all(basis, support) else _with_noise(plan, support, basis)
+            plan = with_noise_of_rows(plan, support) if sees_all(basis, support) else with_noise(plan, support, basis)
             basis = basis_for(settings, plan, support)
         return GlobalNumberMember.of(plan, support, basis)
-
-
-def _with_noise(plan: Plan, support: NumberSupport, basis: Finite) -> Plan:
-    """With the noise and output scale by which left-out rows are predicted best."""
-    place, asked = sampled_rows(support, MOST_LEFT_OUT)
-    assert isinstance(asked, NumberSupport)
-    scale_now = float(plan.kernel.outputscale)
-    ratios = support.x.new_tensor(NOISE_RATIOS)
-    path = leave_one_out_path_by_features(
-        basis.features(support.x) / scale_now**0.5, *support.targets, support.weight, ratios, support.left_out, place
-    )
-    variance = path.variance + (ratios * path.scale)[:, None]
-    factors, pointwise = scored_numbers(path.latent, _of_targets(variance, asked), asked.targets[0], asked.usable)
-    best = int((pointwise @ asked.usable).argmax())
-    return _noisy(plan, NOISE_RATIOS[best], float(path.scale[best]), float(factors[best]))
-
-
-def _with_noise_of_rows(plan: Plan, support: NumberSupport) -> Plan:
-    """The same for a kernel that is exact for the rows, uphill from the noise that fewer rows liked best."""
-    scale_now = float(plan.kernel.outputscale)
-    gram = evaluate(plan.kernel, support.x) / scale_now
-    found: dict[int, tuple[float, Plan]] = {}
-
-    def gain(at: tuple[int, ...]) -> float:
-        (place,) = at
-        if place not in found:
-            ratio = support.x.new_tensor([NOISE_RATIOS[place]])
-            (this,) = leave_one_out_by_factors(gram, *support.targets, support.weight, ratio, support.left_out)
-            variance = _of_targets(this.scale * (this.variance + ratio)[None], support)
-            (factor,), (logs,) = scored_numbers(this.latent[None], variance, support.numbers, support.usable)
-            found[place] = float(logs @ support.usable), _noisy(plan, NOISE_RATIOS[place], this.scale, float(factor))
-        return found[place][0]
-
-    start = nearest(NOISE_RATIOS, plan.model.noise / scale_now)
-    uphill((start,), (len(NOISE_RATIOS),), ((1,), (-1,)), gain)
-    return max(found.values(), key=lambda one: one[0])[1]
-
-
-def _of_targets(variance: torch.Tensor, support: NumberSupport) -> torch.Tensor:
-    """Variances (L, N) for each of the targets, (L, P, N)."""
-    return variance.unsqueeze(1).expand(-1, len(support.numbers), -1)
-
-
-def _noisy(plan: Plan, ratio: float, scale: float, factor: float) -> Plan:
-    """With another output scale, a ratio of noise to it, and a factor of deviations."""
-    scale = max(scale, 1e-9)
-    kernel = scaled(plan.kernel, scale / float(plan.kernel.outputscale))
-    return replace(plan, kernel=kernel, model=replace(plan.model, noise=ratio * scale), temperature=factor)
 
 
 def _weighed(members: list[NumberMember], rows: LabelledRows, target: TargetScale, choose: bool) -> list[NumberMember]:
