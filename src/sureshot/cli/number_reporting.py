@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from sureshot.cli.console import command_line
-from sureshot.cli.numbers import judged, means_of
+from sureshot.cli.numbers import judged, means_of, score_lines
 from sureshot.cli.reading import take
 from sureshot.cli.reporting import N_FOLDS, average_of, fitted_without
-from sureshot.report import Picture, Report, Table, Tile, environment, write_report
+from sureshot.report import Picture, Report, Table, environment, write_report
 from sureshot.report.number_plots import MOST_POINTS, coverage_curve, predicted_against_true, residuals
 
 if TYPE_CHECKING:
@@ -81,30 +81,13 @@ def cross_validated_report(
 
 def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: str) -> Report:
     scores = means_of(rows)
-    usual = scores["baseline"]
-    less = 1 - scores["mae"] / usual["mae"] if usual["mae"] > 0 else 0.0
-    tiles = (
-        Tile("RMSE", f"{scores['rmse']:.4g}", f"root mean squared error; of one mean for all {usual['rmse']:.4g}"),
-        Tile("MAE", f"{scores['mae']:.4g}", f"mean absolute error; of one mean {usual['mae']:.4g}"),
-        Tile(
-            "log density",
-            f"{scores['log_density']:.3f}",
-            f"nats, higher is better; of one normal {usual['log_density']:.3f}",
-        ),
-        Tile(
-            "CRPS",
-            f"{scores['crps']:.4g}",
-            f"ranked probability score, lower is better; of one normal {usual['crps']:.4g}",
-        ),
-        *(Tile(f"inside {one} %", f"{scores[f'coverage_{one}']:.1%}", "of the numbers") for one in (50, 95)),
-    )
+    columns = ("score", f"{len(rows)} rows", "one mean for all")
     return Report(
         title=title,
         introduction=introduction,
-        verdict=f"Predictions of {len(rows):,} rows are {scores['mae']:.3g} off on average, {abs(less):.0%} "
-        f"{'less' if less >= 0 else 'more'} than one mean for all. {scores['coverage_90']:.1%} of the numbers are "
-        "inside intervals of 90 %.",
-        tiles=tiles,
+        verdict=f"Predictions of {len(rows):,} rows are {scores['mae']:.3g} off on average, those of one mean for all "
+        f"{scores['baseline']['mae']:.3g}. {scores['coverage_90']:.1%} of the numbers are inside intervals of 90 %.",
+        summary=Table(columns, tuple(score_lines(scores))),
         pictures=_pictures(rows, model.target_transform_ == "log"),
         tables=(_surprising(rows), *_relevance(model)),
         model=facts(model),
@@ -129,7 +112,7 @@ def _pictures(rows: pd.DataFrame, logarithmic: bool) -> tuple[Picture, ...]:
             residuals(mean, rows["error"].to_numpy(), logarithmic),
             "True less predicted numbers in deviations, against the predicted ones",
             "In the deviations that the model states. Most points should lie between the dashed lines, everywhere "
-            "alike; beside, how many do, and how many would under a normal. Points at the edge are farther off.",
+            "alike. Points at the edge are farther off.",
         ),
         Picture(
             "Are intervals right?",

@@ -50,16 +50,13 @@ def learnt(model: GPRegressor) -> dict[str, Any]:
     """What a fit has found; left-out intervals are the model's own, as left-out rows have set how wide others are."""
     y, found = model.left_out_
     inside = (found.quantile(0.5 - COVERAGE / 2) <= y) & (y <= found.quantile(0.5 + COVERAGE / 2))
-    left_out = (
-        {}
-        if len(y) < 2
-        else {
-            "rmse": float(np.sqrt(np.mean((y - found.mean) ** 2))),
-            "log_density": model.leave_one_out_score_,
-            "coverage_90": float(inside.mean()),
-        }
-    )
-    return {"settings": reporting().facts(model), "log_evidence": model.log_evidence_, "leave_one_out": left_out}
+    rmse = float(np.sqrt(np.mean((y - found.mean) ** 2)))
+    left_out = {"rmse": rmse, "log_density": model.leave_one_out_score_, "coverage_90": float(inside.mean())}
+    return {
+        "settings": reporting().facts(model),
+        "log_evidence": model.log_evidence_,
+        "leave_one_out": left_out if len(y) > 1 else {},
+    }
 
 
 def print_fitted(summary: dict[str, Any], first: list[tuple[str, object]], last: list[tuple[str, object]]) -> None:
@@ -153,8 +150,12 @@ def print_evaluated(summary: dict[str, Any]) -> None:
 
 
 def _print_scores(heading: str, scores: Mapping[str, Any]) -> None:
-    lines = [(words, scores[name], scores["baseline"].get(name)) for name, words in _SCORES.items()]
-    console.print_table((heading, f"{scores['rows']} rows", "one mean for all"), lines)
+    console.print_table((heading, f"{scores['rows']} rows", "one mean for all"), score_lines(scores))
+
+
+def score_lines(scores: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
+    """Scores by their names, beside those of the baseline."""
+    return [(words, scores[name], scores["baseline"].get(name)) for name, words in _SCORES.items()]
 
 
 def suggested(model: GPRegressor, X: Any) -> list[list[Any]]:

@@ -32,10 +32,8 @@ def check_target(
     text: TextFormat,  # how the file is written
 ) -> tuple[np.ndarray, bool]:
     """Targets (n,), and whether they are numbers; `DataError` for others than the task wants, `UnclearTask`."""
-    decimal = "."
-    if is_object(column):
-        decimal = text.decimal or "."
-        decimal = decimal_of(column, WayOfWriting(decimal, False), text.separator)
+    stated = text.decimal or "."
+    decimal = decimal_of(column, WayOfWriting(stated, False), text.separator) if is_object(column) else "."
     if task == "auto":
         task = _task_of(source, column, where, decimal)
     if task == "numbers":

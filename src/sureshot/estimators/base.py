@@ -27,12 +27,14 @@ from torch import Tensor
 
 from sureshot.computing.surroundings import own_surroundings, undisturbed
 from sureshot.computing.workers import are_workers, each
+from sureshot.estimators.arguments import Rows, check_count
 from sureshot.estimators.fitted import KEEPS, Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
 from sureshot.estimators.rows.readers import LabelledData, Reader
 from sureshot.estimators.rows.row_ids import RowIds, RowsAsTheyCame, check_known, check_row_ids
 from sureshot.estimators.stored import Format, from_file, to_file
+from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.persistence import Artifact, ArtifactError, artifact_of, load_artifact, save_artifact
 from sureshot.progress import ProgressLines, reported_to
 
@@ -115,6 +117,65 @@ class IncrementalEstimator(BaseEstimator):
     def _known_ids(self, rows: Any, known: Any) -> np.ndarray:
         """Ids of rows that the model knows."""
         return check_known(rows, known.row_ids)
+
+    def outlier_score(self, X: Rows) -> np.ndarray:
+        """Score how unlike all labelled rows each row is.
+
+        The sum of the model's own doubt, noise apart, and of the distance to the labelled rows, each standardised by
+        what labelled rows have. It grows without bound along any ray. A precomputed kernel has no distances, and uses
+        the model's doubt alone. Pipelines do not forward this method; use
+        ``sureshot.pipeline_call(pipeline, "outlier_score", X)``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+
+        Returns
+        -------
+        ndarray (n,)
+            Larger is more unlike.
+        """
+        fitted = self._current()
+        return self._outlier_scores(fitted, self._kept(fitted, X))
+
+    def _outlier_scores(self, fitted: Any, kept: np.ndarray) -> np.ndarray:
+        """The same of rows as the reader keeps them."""
+        own = self._own_outlier_scores(fitted, kept)
+        with torch.no_grad():
+            return fitted.outlier_score(kept, own) if fitted.has_distances else own
+
+    @abstractmethod
+    def _own_outlier_scores(self, fitted: Any, kept: np.ndarray) -> np.ndarray:
+        """Of the model (n,), whatever the distances are."""
+
+    def suggest(self, X: Rows, n: int = 20) -> Suggestions:
+        """Choose the rows of a pool whose targets are most worth knowing.
+
+        These lie between two classes; or of their numbers little is known, noise apart. No two of them are alike.
+        Label or measure them all, learn, and ask again.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows of the kind that `fit` took.
+        n : int, default=20
+            How many; all if there are fewer.
+
+        Returns
+        -------
+        Suggestions
+            ``rows``, places in X, and ``score``: 1 minus the margin between the two classes, or the standard deviation
+            without noise on the scale on which numbers are learnt. None that is labelled already (`TreeGPClassifier`
+            cannot know), and none twice.
+        """
+        fitted, n = self._current(), check_count("n", n)
+        kept = self._kept(fitted, X)
+        return suggestions(fitted, lambda: fitted.outlier_score, kept, self._doubts(fitted, kept), n)
+
+    @abstractmethod
+    def _doubts(self, fitted: Any, kept: np.ndarray) -> np.ndarray:
+        """How much a target may tell (n,)."""
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file, atomically.

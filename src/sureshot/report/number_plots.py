@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from sureshot.report.plots import BLUE, GREY, HALF, SMALL, VERMILION, new_figure, tidy
@@ -36,7 +33,7 @@ def predicted_against_true(
     for rows, colour, name in parts:
         axes.plot(true[rows], mean[rows], "o", color=colour, markersize=3.5, label=f"{name} ({len(rows)})")
     if logarithmic:
-        _on_logarithms(axes, "x", "y")
+        axes.set(xscale="log", yscale="log")
     axes.set_ylim(axes.get_ylim())  # long intervals take no room from points
     for rows, colour, _ in parts:
         axes.vlines(true[rows], lower[rows], upper[rows], color=colour, linewidth=1.0, alpha=0.35)
@@ -53,20 +50,15 @@ def residuals(
 ) -> Figure:
     """How far off predictions are, against what is predicted."""
     figure = new_figure(HALF, 4.6)
-    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=[3.4, 1.0])
-    near = np.clip(error, -_WIDEST, _WIDEST)
+    axes, near = figure.subplots(), np.clip(error, -_WIDEST, _WIDEST)
     axes.plot(mean, near, "o", color=BLUE, markersize=3, alpha=max(0.08, min(0.6, 150 / len(mean))), rasterized=True)
     axes.axhline(0, color=GREY, linewidth=1.2)
     for line in (-2, 2):
         axes.axhline(line, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2)
     axes.set(xlabel="predicted", ylabel="true less predicted, in deviations", ylim=(-1.05 * _WIDEST, 1.05 * _WIDEST))
     if logarithmic:
-        _on_logarithms(axes, "x")
-    grid = np.linspace(-_WIDEST, _WIDEST, 200)
-    beside.hist(near, np.linspace(-_WIDEST, _WIDEST, 37).tolist(), orientation="horizontal", density=True, color=BLUE)
-    beside.plot(np.exp(-0.5 * grid**2) / np.sqrt(2 * np.pi), grid, color=GREY, linewidth=1.2)
-    beside.set(xlabel="share", xticks=[])
-    tidy(axes, beside)
+        axes.set_xscale("log")
+    tidy(axes)
     return figure
 
 
@@ -88,12 +80,3 @@ def coverage_curve(
     axes.set_title("below the dashed line: too sure", loc="right", color="#5C5C5C", fontsize=SMALL)
     tidy(axes)
     return figure
-
-
-def _on_logarithms(axes: Axes, *names: Literal["x", "y"]) -> None:
-    for name in names:
-        axes.set(**{f"{name}scale": "log"})
-        axis = getattr(axes, f"{name}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 3)))
-        axis.set_major_formatter("{x:,.5g}")
-        axis.set_minor_formatter(NullFormatter())

@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
+from sureshot.estimators.arguments import Labels, Rows, Weights, check_count, check_share
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import check_kind, class_numbers
-from sureshot.estimators.classes.decisions import Decisions, LabelSets, check_share, unknown_label, with_unknown
+from sureshot.estimators.classes.decisions import Decisions, LabelSets, unknown_label, with_unknown
 from sureshot.estimators.classes.influence import Influence, influence_on
 from sureshot.estimators.classes.p_values import ROUNDING
 from sureshot.estimators.classes.suggestions import doubts_of
 from sureshot.estimators.classes.targets import plain_labels
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.rows.validation import check_weights
-from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.warned import warn
 
 
@@ -188,26 +186,6 @@ class Answers(ClassifierMixin, IncrementalEstimator):
 
         return LatentPrediction(*self._predict_in_blocks(self._current(), X, latents))
 
-    def outlier_score(self, X: Rows) -> np.ndarray:
-        """Score how unlike all known classes each row is.
-
-        The sum of the model's own score and of the distance to the labelled rows, each standardised by what labelled
-        rows have. It grows without bound along any ray. A precomputed kernel has no distances, and uses the model's
-        score alone. Pipelines do not forward this method; use ``sureshot.pipeline_call(pipeline, "outlier_score", X)``.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame (n, D)
-            Rows of the kind that `fit` took.
-
-        Returns
-        -------
-        ndarray (n,)
-            Larger is more unlike.
-        """
-        fitted = self._current()
-        return self._outlier_scores(fitted, self._kept(fitted, X))
-
     def novelty_p_value(self, X: Rows) -> np.ndarray:
         """Return conformal p-values of "the row is of a known class".
 
@@ -353,30 +331,6 @@ class Answers(ClassifierMixin, IncrementalEstimator):
         total, aleatoric = self._predict_in_blocks(self._current(), X, entropies)
         return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0))
 
-    def suggest(self, X: Rows, n: int = 20) -> Suggestions:
-        """Choose the rows of a pool that are most worth a label.
-
-        These lie between two classes, and no two of them are alike. Label them all, learn, and ask again.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame (n, D)
-            Rows of the kind that `fit` took.
-        n : int, default=20
-            How many; all if there are fewer.
-
-        Returns
-        -------
-        Suggestions
-            ``rows``, places in X, and ``score``, 1 minus the margin between the two classes. None that is labelled
-            already (`TreeGPClassifier` cannot know), and none twice.
-        """
-        fitted, n = self._current(), check_count("n", n)
-        kept = self._kept(fitted, X)
-        (p,) = self._in_blocks(fitted, kept, class_probabilities)
-        doubt = doubts_of(fitted, p / p.sum(axis=1, keepdims=True))
-        return suggestions(fitted, lambda: fitted.outlier_score, kept, doubt, n)
-
     def influence(self, X: Rows, n: int = 5, y: Labels | None = None) -> Influence:
         """Find the labelled rows behind each prediction.
 
@@ -414,11 +368,13 @@ class Answers(ClassifierMixin, IncrementalEstimator):
             raise ValueError(f"y must hold one label for each of the {len(kept)} rows of X; got shape {labels.shape}.")
         return influence_on(fitted, kept, n, class_numbers(fitted.classes, labels))
 
-    def _outlier_scores(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
-        """`outlier_score` of rows as the reader keeps them."""
-        (of_model,) = self._in_blocks(fitted, kept, lambda fitted, queries: (fitted.predictor.outlier_scores(queries),))
-        with torch.no_grad():
-            return fitted.outlier_score(kept, of_model) if fitted.has_distances else of_model
+    def _own_outlier_scores(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
+        (found,) = self._in_blocks(fitted, kept, lambda fitted, queries: (fitted.predictor.outlier_scores(queries),))
+        return found
+
+    def _doubts(self, fitted: ClassFitted, kept: np.ndarray) -> np.ndarray:
+        (p,) = self._in_blocks(fitted, kept, class_probabilities)
+        return doubts_of(fitted, p / p.sum(axis=1, keepdims=True))
 
     def _normalised(self, fitted: ClassFitted, X: Any) -> np.ndarray:
         """Class probabilities (n, C) that sum to one to the last digit."""

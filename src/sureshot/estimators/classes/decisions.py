@@ -15,7 +15,6 @@ References: Vovk, Gammerman & Shafer 2005; Sadinle, Lei & Wasserman 2019, for se
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,13 +88,3 @@ def unknown_label(unknown: Any, classes: np.ndarray) -> Any:
     if unknown in classes.tolist():
         raise ValueError(f"unknown={unknown!r} is one of the known classes: choose another label for rejected rows.")
     return unknown
-
-
-def check_share(name: str, value: Any) -> float:
-    """A number between 0 and 1, both excluded."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number between 0 and 1; got {value!r}.")
-    if not 0 < value < 1:
-        hint = f": for {value:g} % give {value / 100:g}" if 1 < value < 100 and math.isfinite(value) else ""
-        raise ValueError(f"{name} must lie between 0 and 1, both excluded; got {value:g}{hint}.")
-    return float(value)

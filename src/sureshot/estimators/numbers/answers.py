@@ -6,7 +6,6 @@ memory. How it is learnt is `sureshot.estimators.numbers.regressor_base`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +16,13 @@ from sklearn.base import RegressorMixin
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count
+from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count, check_share
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.influence import NumberInfluence, influence_on
 from sureshot.estimators.numbers.number_fitted import NumberFitted, optimism
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.targets import check_numbers
-from sureshot.estimators.suggestions import Suggestions, suggestions
 from sureshot.warned import warn
 
 
@@ -60,13 +58,13 @@ class Forecast:
 
     def quantile(self, q: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """What shares of all rows like each are less than."""
-        shares = [_share("q", float(one)) for one in np.ravel(q)]
+        shares = [check_share("q", float(one)) for one in np.ravel(q)]
         found = np.stack([_as_given(self.fitted, self.found.quantile(one)) for one in shares], axis=-1)
         return found[..., 0] if np.ndim(q) == 0 else found
 
     def interval(self, coverage: float) -> Intervals:
         """Conformal ones."""
-        fitted, within = self.fitted, self.fitted.deviations_within(_share("coverage", coverage))
+        fitted, within = self.fitted, self.fitted.deviations_within(check_share("coverage", coverage))
         if not np.isfinite(within).all():
             warn(
                 f"{fitted.usual_errors.shape[1]} left-out rows cannot vouch for a coverage of {coverage:g}: intervals "
@@ -232,28 +230,6 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         drawn = self._prediction(fitted, X).sample(n_samples, np.random.default_rng(seed))
         return drawn[:, 0] if fitted.one_target else drawn
 
-    def outlier_score(self, X: Rows) -> np.ndarray:
-        """Score how unlike all labelled rows each row is.
-
-        The sum of the model's doubt about the noiseless number and of the distance to the labelled rows, each
-        standardised by what labelled rows have.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame (n, D)
-            Rows of the kind that `fit` took.
-
-        Returns
-        -------
-        ndarray (n,)
-            Larger is more unlike.
-        """
-        fitted = self._current()
-        kept = self._kept(fitted, X)
-        (of_model,) = self._in_blocks(fitted, kept, _unknown)
-        with torch.no_grad():
-            return fitted.outlier_score(kept, of_model)
-
     def influence(self, X: Rows, n: int = 5, target: int = 0) -> NumberInfluence:
         """Find the labelled rows behind each prediction.
 
@@ -279,28 +255,11 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         check_choice("target", target, tuple(range(len(fitted.target.mean))))
         return influence_on(fitted, self._kept(fitted, X), n, target)
 
-    def suggest(self, X: Rows, n: int = 20) -> Suggestions:
-        """Choose the rows of a pool whose numbers are most worth knowing.
+    def _own_outlier_scores(self, fitted: NumberFitted, kept: np.ndarray) -> np.ndarray:
+        (found,) = self._in_blocks(fitted, kept, _unknown)
+        return found
 
-        Of these little is known, noise apart, and no two of them are alike. Measure them all, learn, and ask again.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame (n, D)
-            Rows of the kind that `fit` took.
-        n : int, default=20
-            How many; all if there are fewer.
-
-        Returns
-        -------
-        Suggestions
-            ``rows``, places in X, and ``score``, the standard deviation without noise on the scale on which numbers are
-            learnt. None that is labelled already, and none twice.
-        """
-        fitted, n = self._current(), check_count("n", n)
-        kept = self._kept(fitted, X)
-        (doubt,) = self._in_blocks(fitted, kept, _unknown)
-        return suggestions(fitted, lambda: fitted.outlier_score, kept, doubt, n)
+    _doubts = _own_outlier_scores
 
     def _prediction(self, fitted: NumberFitted, X: Any) -> Prediction:
         return fitted.prediction(*self._predict_in_blocks(fitted, X, _moments))
@@ -317,11 +276,3 @@ def _unknown(fitted: NumberFitted, queries: Tensor) -> tuple[Tensor]:
 def _as_given(fitted: NumberFitted, numbers: np.ndarray) -> np.ndarray:
     """Numbers (n, P) in the shape that y had."""
     return numbers[:, 0] if fitted.one_target else numbers
-
-
-def _share(name: str, value: Any) -> float:
-    if not isinstance(value, int | float | np.floating) or isinstance(value, bool) or not 0 < value < 1:
-        raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}.")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}.")
-    return float(value)
