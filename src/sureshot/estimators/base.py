@@ -27,7 +27,7 @@ from torch import Tensor
 
 from sureshot.computing.surroundings import own_surroundings, undisturbed
 from sureshot.computing.workers import are_workers, each
-from sureshot.estimators.arguments import Rows, check_count
+from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
 from sureshot.estimators.fitted import KEEPS, Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
@@ -117,6 +117,32 @@ class IncrementalEstimator(BaseEstimator):
     def _known_ids(self, rows: Any, known: Any) -> np.ndarray:
         """Ids of rows that the model knows."""
         return check_known(rows, known.row_ids)
+
+    def fit(self, X: Rows, y: Any, sample_weight: Weights | None = None, *, row_id: Labels | None = None) -> Self:
+        """Learn from rows with their targets.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame (n, D)
+            Rows.
+        y : array (n,), or (n, P) for P targets of a regressor
+            Labels of any sortable type, at least two distinct; of a regressor numbers. Several targets share kernels
+            and neighbours, each with its own mean and deviation.
+        sample_weight : array (n,), optional
+            A weight of 2 equals two copies of the row, 0 equals leaving it out (its cells must still be readable).
+            Whole numbers where posteriors are sampled.
+        row_id : array (n,), optional
+            Text or whole numbers, all different, by which `partial_fit` replaces rows and `forget` removes them later.
+
+        Returns
+        -------
+        self
+        """
+        return self._commit(self._first_rows(X, y, sample_weight, row_id), None)
+
+    @abstractmethod
+    def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
+        """What `fit` learns from."""
 
     def outlier_score(self, X: Rows) -> np.ndarray:
         """Score how unlike all labelled rows each row is.

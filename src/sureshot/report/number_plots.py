@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from sureshot.report.plots import BLUE, GREY, HALF, SMALL, VERMILION, new_figure, tidy
@@ -33,7 +34,7 @@ def predicted_against_true(
     for rows, colour, name in parts:
         axes.plot(true[rows], mean[rows], "o", color=colour, markersize=3.5, label=f"{name} ({len(rows)})")
     if logarithmic:
-        axes.set(xscale="log", yscale="log")
+        _on_logarithms(axes, "x", "y")
     axes.set_ylim(axes.get_ylim())  # long intervals take no room from points
     for rows, colour, _ in parts:
         axes.vlines(true[rows], lower[rows], upper[rows], color=colour, linewidth=1.0, alpha=0.35)
@@ -57,7 +58,7 @@ def residuals(
         axes.axhline(line, color=GREY, linestyle=(0, (4, 3)), linewidth=1.2)
     axes.set(xlabel="predicted", ylabel="true less predicted, in deviations", ylim=(-1.05 * _WIDEST, 1.05 * _WIDEST))
     if logarithmic:
-        axes.set_xscale("log")
+        _on_logarithms(axes, "x")
     tidy(axes)
     return figure
 
@@ -80,3 +81,12 @@ def coverage_curve(
     axes.set_title("below the dashed line: too sure", loc="right", color="#5C5C5C", fontsize=SMALL)
     tidy(axes)
     return figure
+
+
+def _on_logarithms(axes: Axes, *names: str) -> None:
+    for name in names:
+        axes.set(**{f"{name}scale": "log"})
+        axis = getattr(axes, f"{name}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.set_major_formatter("{x:,.5g}")
+        axis.set_minor_formatter(NullFormatter())

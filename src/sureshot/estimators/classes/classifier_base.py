@@ -41,27 +41,6 @@ class IncrementalClassifier(Answers):
 
     _fitted: Any  # a ClassFitted of the estimator's own kind
 
-    def fit(self, X: Rows, y: Labels, sample_weight: Weights | None = None, *, row_id: Labels | None = None) -> Self:
-        """Learn from labelled rows.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame (n, D)
-            Rows.
-        y : array (n,)
-            Labels of any sortable type, at least two distinct.
-        sample_weight : array (n,), optional
-            A weight of 2 equals two copies of the row, 0 equals leaving it out (its cells must still be readable).
-            Whole numbers where posteriors are sampled.
-        row_id : array (n,), optional
-            Text or whole numbers, all different, by which `partial_fit` replaces rows and `forget` removes them later.
-
-        Returns
-        -------
-        self
-        """
-        return self._commit(self._first_rows(X, y, sample_weight, row_id), None)
-
     def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any, unseen: Any = None) -> TrainingSet:
         """What `fit` learns from; of features, `unseen` marks rows that their network was not trained on."""
         with self._listening():

@@ -25,27 +25,6 @@ _NO_CLASSES = np.empty(0)
 class IncrementalRegressor(NumberAnswers):
     """A regressor that learns rows as they come."""
 
-    def fit(self, X: Rows, y: Any, sample_weight: Weights | None = None, *, row_id: Labels | None = None) -> Self:
-        """Learn from rows and their numbers.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame (n, D)
-            Rows.
-        y : array (n,) or (n, P)
-            A number for each row, or one of each of P targets. Targets share kernels and neighbours, each with its own
-            mean and deviation.
-        sample_weight : array (n,), optional
-            A weight of 2 equals two copies of the row, 0 equals leaving it out (its cells must still be readable).
-        row_id : array (n,), optional
-            Text or whole numbers, all different, by which `partial_fit` replaces rows and `forget` removes them later.
-
-        Returns
-        -------
-        self
-        """
-        return self._commit(self._first_rows(X, y, sample_weight, row_id), None)
-
     def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
         with self._listening():
             data = read_labelled(self._reader(), type(self).__name__, None, X, y, sample_weight, check_numbers)
