@@ -15,18 +15,15 @@ import torch
 from scipy.linalg import hadamard
 from torch import Tensor
 
-from sureshot.approximations.a_la_carte import ALaCarte
 from sureshot.approximations.base import Approximation, Finite
 from sureshot.approximations.exact import Exact
 from sureshot.approximations.explicit import Explicit
-from sureshot.approximations.fastfood import Fastfood
+from sureshot.approximations.fastfood import ALaCarte, Fastfood
 from sureshot.approximations.fitc import IndependentConditional
 from sureshot.approximations.inducing import Inducing, seen_through
-from sureshot.approximations.random_features import RandomFeatures
+from sureshot.approximations.random_features import RandomFeatures, SparseSpectrum
 from sureshot.approximations.sor import SubsetOfRegressors
-from sureshot.approximations.ssgp import SparseSpectrum
-from sureshot.approximations.svgp import StochasticVariational
-from sureshot.approximations.vfe import FreeEnergy
+from sureshot.approximations.vfe import FreeEnergy, StochasticVariational
 from sureshot.gaussian import Sites
 from sureshot.kernels import Expression, Linear, Matern, Scale
 

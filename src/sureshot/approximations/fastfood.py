@@ -46,6 +46,16 @@ class Fastfood(FeatureMap):
         return mixed.flatten(-2)[..., : len(self.lengths)] * (self.lengths / size**0.5)
 
 
+class ALaCarte(Fastfood):
+    """By diagonals that begin as a draw, and that the evidence learns (Yang, Smola, Song & Wilson 2015).
+
+    Lengths of frequencies are the kernel's radial shape, any isotropic one; the others bend it by direction.
+    """
+
+    name = "a_la_carte"
+    learnt = ("signs", "gains", "lengths")
+
+
 def hadamard(x: Tensor) -> Tensor:
     """``H x`` of vectors (..., d), d a power of two, in O(d log d); H is in Sylvester's order."""
     width = 1

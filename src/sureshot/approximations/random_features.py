@@ -87,6 +87,17 @@ class RandomFeatures(FeatureMap):
         return x @ self.frequencies.mT
 
 
+class SparseSpectrum(RandomFeatures):
+    """By frequencies that begin as a draw, and that the evidence learns (Lazaro-Gredilla et al. 2010).
+
+    If they are many it overfits, and between and beyond the rows functions repeat themselves: left-out rows are to
+    compare what is learnt with the draw.
+    """
+
+    name = "ssgp"
+    learnt = ("frequencies",)
+
+
 def normal(generator: torch.Generator, *shape: int) -> Tensor:
     """Standard normal numbers of a shape."""
     return torch.randn(shape, dtype=torch.float64, generator=generator, device=generator.device)

@@ -17,3 +17,14 @@ class FreeEnergy(Inducing):
 
     def withheld(self, x: Tensor, features: Tensor) -> Tensor:
         return unexplained(self.kernel.diagonal(x), features)
+
+
+class StochasticVariational(FreeEnergy):
+    """By batches of rows (Hensman, Fusi & Lawrence 2013).
+
+    The Gaussian q of values at inducing inputs is free meanwhile; a last natural-gradient step, over all rows and of
+    length 1, leaves it at that of the bound above.
+    """
+
+    name = "svgp"
+    in_batches = True

@@ -26,12 +26,7 @@ from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 
-PRODUCTS: dict[str, Any] = {
-    "iterative": Tiles,
-    "toeplitz": toeplitz,
-    "kronecker": kronecker,
-    "kiss": kiss,
-}
+PRODUCTS: dict[str, Any] = {"iterative": Tiles, "toeplitz": toeplitz, "kronecker": kronecker, "kiss": kiss}
 """What makes the products of a scaled leaf at rows, by the name of the approximation."""
 
 
