@@ -20,7 +20,7 @@ from sureshot.estimators.gp.plan import Locality, Plan
 from sureshot.estimators.gp.tuning.local_learning import local_kernel
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.kernels import Expression, Scale
 
@@ -192,3 +192,22 @@ def test_covariances_are_those_of_the_dense_posterior(inputs: torch.Tensor) -> N
     found = member.covariance(torch.from_numpy(QUERIES))
     np.testing.assert_allclose(found, FACTOR**2 * expected, atol=1e-8)
     np.testing.assert_allclose(found.diagonal(), member.moments(torch.from_numpy(QUERIES)).variance, atol=1e-8)
+
+
+def test_rows_that_a_member_does_not_see_are_queries_like_others() -> None:
+    plan = replace(PLAN, share=0.5)
+    seen = ROWS.lots < 0.5
+    support = NumberSupport.scaled(sample_of(ROWS, 0.5), TARGET, AS_THEY_ARE, CPU)
+    assert 3 < seen.sum() < N - 3
+    for inputs in (support.x, support.x.clone()):
+        member = GlobalNumberMember.of(plan, support, Inducing(KERNEL, inputs))
+        found = member.left_out(support, ROWS, torch.arange(N))
+        for row in range(N):
+            keep = np.setdiff1d(np.flatnonzero(seen), [row])
+            gram = OUTPUT_SCALE * matern(X[keep], X[keep]) + np.diag(NOISE / WEIGHT[keep])
+            cross = OUTPUT_SCALE * matern(X[[row]], X[keep])
+            mean = np.average(SCALED[seen], axis=0, weights=WEIGHT[seen])
+            expected = mean + cross @ np.linalg.solve(gram, SCALED[keep] - mean)
+            np.testing.assert_allclose(found.mean[row], expected[0], atol=1e-8)
+            spread = OUTPUT_SCALE - (cross @ np.linalg.solve(gram, cross.T))[0, 0]
+            np.testing.assert_allclose(found.variance[row], spread, atol=1e-8)

@@ -69,7 +69,7 @@ def left_out_moments(
     found = []
     for member in members:
         plan = member.plan
-        support = NumberSupport.scaled(rows, target, plan.scaling, plan.device)
+        support = NumberSupport.scaled(sample_of(rows, plan.share), target, plan.scaling, plan.device)
         with threads_for(len(rows.y)):
             found.append(member.left_out(support, rows, place))
     return found

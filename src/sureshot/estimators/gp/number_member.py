@@ -141,7 +141,22 @@ class GlobalNumberMember(NumberMember):
 
     @torch.no_grad()
     def left_out(self, support: NumberSupport, rows: LabelledRows, place: Tensor) -> NumberMoments:
-        if self.without is not None and self.plan.share == 1:
+        """Rows that it does not see are queries like others."""
+        if self.plan.share == 1:
+            return self._left_out(support, place)
+        seen = torch.from_numpy(rows.lots < self.plan.share)
+        own, among = seen[place], seen.cumsum(0) - 1
+        found = self._left_out(support, among[place[own]])
+        if bool(own.all()):
+            return found
+        asked = self.latents(torch.from_numpy(rows.x[place[~own].numpy()]))
+        mean, variance = (part.new_empty(len(place), *part.shape[1:]) for part in found[:2])
+        for which, moments in ((own, found), (~own, asked)):
+            mean[which], variance[which] = moments.mean, moments.variance
+        return NumberMoments(mean, variance, found.noise)
+
+    def _left_out(self, support: NumberSupport, place: Tensor) -> NumberMoments:
+        if self.without is not None:
             return NumberMoments(self.without.mean[place], self.without.variance[place], self.without.noise)
         basis, noise, (numbers, mean) = self.process.approximation, self.plan.model.noise, support.targets
         prior = feature_prior(basis, support.x, mean)
