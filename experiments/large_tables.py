@@ -8,17 +8,12 @@ is computed in a process of its own, whose memory is the method's alone (as Linu
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +29,7 @@ from experiments.campaigns.methods import MethodCell, Record, check_names, descr
 from experiments.defaults import CATBOOST
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.mixed_tables import AsCategories, AsText, CatBoostOnText, one_hot
+from experiments.own_process import measured, on_its_own
 from experiments.peers import random_forest
 from experiments.smc_streams import load_stream
 from sureshot.computing.threads import one_thread
@@ -63,7 +59,6 @@ MEASURES = {
 }
 MOST_NLL = {"elec2": 0.13, "letter": 0.085, "satimage": 0.21, "spambase": 0.120}
 _AIM = "this project's aim"
-T = TypeVar("T")
 
 
 def boosting(**options: Any) -> Any:
@@ -128,8 +123,7 @@ def campaign_cells(settings: LargeTablesConfig) -> list[MethodCell]:
 def run_cell(data_root: Path | None, cell: MethodCell, folder: Path, progress: Progress) -> dict[str, Any]:
     """The record of a cell, from a new process."""
     progress("on its own", 0.0)
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(fit_and_score, data_root, cell).result()
+    return on_its_own(fit_and_score, data_root, cell)
 
 
 def fit_and_score(data_root: Path | None, cell: MethodCell) -> dict[str, Any]:
@@ -149,38 +143,6 @@ def fit_and_score(data_root: Path | None, cell: MethodCell) -> dict[str, Any]:
     p[:, np.searchsorted(classes, model.classes_)] = found
     names = ("fit seconds", "fit MB", "prediction seconds", "prediction MB")
     return {"run": {**scores(p, test_y, classes), **dict(zip(names, (*fit, *prediction), strict=True))}}
-
-
-def measured(work: Callable[[], T]) -> tuple[T, float, float]:
-    """What the work returns, its processor seconds, and its peak of memory in MB above what was there before.
-
-    Memory is looked at every few milliseconds: not every kernel lets a process forget the peak that it counts.
-    """
-    before, over = _megabytes(), threading.Event()
-    peak = before
-
-    def watch() -> None:
-        nonlocal peak
-        while not over.wait(0.005):
-            peak = max(peak, _megabytes())
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    started = time.process_time()
-    try:
-        found = work()
-        seconds = time.process_time() - started
-        peak = max(peak, _megabytes())
-    finally:
-        over.set()
-        watcher.join()
-    return found, seconds, peak - before
-
-
-def _megabytes() -> float:
-    """Memory of the process now, as Linux counts it."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def rows_of(cell: MethodCell, data_root: Path | None) -> list[Any]:

@@ -23,7 +23,6 @@ from experiments.mixed_tables import AsCategories, AsText
 from sureshot import GPRegressor
 
 QUANTILES = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
-MOST_EXACT = 1700  # rows that an exact process with gradients of the evidence is given
 
 
 class Answers(Protocol):
@@ -60,16 +59,17 @@ class OfRegressor:
     """Of a fitted `GPRegressor`."""
 
     def __init__(self, model: GPRegressor, x: Any) -> None:
-        self.model, self.x, self.mean = model, x, np.asarray(model.predict(x))
+        self.found = model.forecast(x)
+        self.mean = self.found.mean
 
     def quantiles(self, q: np.ndarray) -> np.ndarray:
-        return self.model.predict_quantile(self.x, q)
+        return self.found.quantile(q)
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        return self.model.log_density(self.x, y)
+        return self.found.log_density(y)
 
     def interval(self, coverage: float) -> tuple[np.ndarray, np.ndarray]:
-        found = self.model.predict_interval(self.x, coverage)
+        found = self.found.interval(coverage)
         return found.lower, found.upper
 
 
@@ -127,7 +127,7 @@ class CatBoostUncertainty(BaseEstimator):
         return self
 
     def answers(self, x: Any) -> Answers:
-        mean, variance = self.model_.predict(AsText().fit_transform(x)).T * np.array([[1.0], [1.0]])
+        mean, variance = self.model_.predict(AsText().fit_transform(x)).T
         return Normal(self.scale_ * mean, self.scale_ * np.sqrt(variance))
 
 
@@ -135,8 +135,7 @@ class Process(BaseEstimator):
     """scikit-learn's Gaussian process: RBF with a length-scale for each column, and noise, by evidence."""
 
     def fit(self, x: pd.DataFrame, y: np.ndarray) -> Process:
-        if len(x) > MOST_EXACT:
-            raise ValueError(f"{len(x)} rows are too many for a dense process")
+        _check_size(x, PROCESS)
         self.columns_ = _numbers()
         z = self.columns_.fit_transform(x)
         self.centre_, self.scale_ = float(np.mean(y)), float(np.std(y)) or 1.0
@@ -170,7 +169,14 @@ def _numbers() -> Any:
     return make_pipeline(AsText(), make_column_transformer((numbers, selected), (text, others)))
 
 
+def _check_size(x: pd.DataFrame, method: str) -> None:
+    if len(x) > MOST_ROWS[method]:
+        raise ValueError(f"{len(x)} rows are too many for {method}, which is given {MOST_ROWS[method]}")
+
+
 OURS, PROCESS, CATBOOST = "sureshot", "scikit-learn's process", "CatBoost"
+MOST_ROWS = {PROCESS: 1700}
+"""To learn from, of methods that are given no more."""
 METHODS: dict[str, Callable[[], Any]] = {
     OURS: Ours,
     PROCESS: Process,

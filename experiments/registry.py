@@ -46,7 +46,8 @@ _MODULES = (
     "what-to-label",
     "mixed-tables",
     "large-tables",
-    "regression",
+    "uci-regression",
+    "large-regression",
     "streams",
 )
 """Experiments of the modules of their names, each its ``EXPERIMENT``."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -39,25 +37,6 @@ def test_rows_are_drawn_with_the_frequencies_of_classes() -> None:
     assert (x.shape, test_x.shape) == ((300, 20), (5000, 20))
     assert np.unique(y, return_counts=True)[1] == pytest.approx(60, abs=1)
     assert np.unique(test_y, return_counts=True)[1] == pytest.approx(1000, rel=0.02)
-
-
-@CAN_MEASURE
-def test_memory_is_the_peak_of_the_work() -> None:
-    def pages() -> mmap.mmap:  # new ones, where an array may get what another has left
-        found = mmap.mmap(-1, 80_000_000)
-        for _ in range(80):
-            found.write(bytes(range(250)) * 4000)
-        return found
-
-    def held_for_a_moment() -> None:
-        found = pages()
-        time.sleep(0.3)
-        found.close()
-
-    for work in (pages, held_for_a_moment):
-        _, seconds, megabytes = large_tables.measured(work)
-        assert seconds > 0
-        assert megabytes == pytest.approx(80, rel=0.1)
 
 
 @CAN_MEASURE
