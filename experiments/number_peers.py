@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -115,6 +117,9 @@ class BoostedQuantiles(BaseEstimator):
 class CatBoostUncertainty(BaseEstimator):
     """CatBoost with a normal for each row, text as categories."""
 
+    def __init__(self, patience: int | None = None) -> None:
+        self.patience = patience  # trees after which it stops if a tenth of the rows has not gained; None: never
+
     def fit(self, x: Any, y: np.ndarray) -> CatBoostUncertainty:
         from catboost import CatBoostRegressor
 
@@ -123,7 +128,11 @@ class CatBoostUncertainty(BaseEstimator):
         self.scale_ = float(np.std(y)) or 1.0
         options = {"verbose": False, "random_seed": 0, "thread_count": 1, "allow_writing_files": False}
         self.model_ = CatBoostRegressor(loss_function="RMSEWithUncertainty", cat_features=text, **options)
-        self.model_.fit(x, y / self.scale_)
+        if self.patience is None:
+            self.model_.fit(x, y / self.scale_)
+        else:
+            x, asked_x, y, asked_y = train_test_split(x, y / self.scale_, test_size=0.1, random_state=0)
+            self.model_.fit(x, y, eval_set=(asked_x, asked_y), early_stopping_rounds=self.patience)
         return self
 
     def answers(self, x: Any) -> Answers:
@@ -131,11 +140,31 @@ class CatBoostUncertainty(BaseEstimator):
         return Normal(self.scale_ * mean, self.scale_ * np.sqrt(variance))
 
 
+class NaturalBoosting(BaseEstimator):
+    """NGBoost: natural gradients of a normal for each row, stopped early by a tenth of the rows, 500 steps at most."""
+
+    def fit(self, x: pd.DataFrame, y: np.ndarray) -> NaturalBoosting:
+        from ngboost import NGBRegressor
+
+        check_size(x, NGBOOST)
+        self.columns_ = _numbers()
+        parts = train_test_split(self.columns_.fit_transform(x), y, test_size=0.1, random_state=0)
+        x, asked_x, y, asked_y = parts
+        self.model_ = NGBRegressor(random_state=0, verbose=False, early_stopping_rounds=10)
+        self.model_.fit(x, y, asked_x, asked_y)
+        return self
+
+    def answers(self, x: pd.DataFrame) -> Answers:
+        z = self.columns_.transform(x)
+        found = self.model_.pred_dist(z, max_iter=self.model_.best_val_loss_itr)
+        return Normal(found.loc, found.scale)
+
+
 class Process(BaseEstimator):
     """scikit-learn's Gaussian process: RBF with a length-scale for each column, and noise, by evidence."""
 
     def fit(self, x: pd.DataFrame, y: np.ndarray) -> Process:
-        _check_size(x, PROCESS)
+        check_size(x, PROCESS)
         self.columns_ = _numbers()
         z = self.columns_.fit_transform(x)
         self.centre_, self.scale_ = float(np.mean(y)), float(np.std(y)) or 1.0
@@ -169,20 +198,31 @@ def _numbers() -> Any:
     return make_pipeline(AsText(), make_column_transformer((numbers, selected), (text, others)))
 
 
-def _check_size(x: pd.DataFrame, method: str) -> None:
+def check_size(x: pd.DataFrame, method: str) -> None:
+    """ValueError for more rows than a method is given."""
     if len(x) > MOST_ROWS[method]:
         raise ValueError(f"{len(x)} rows are too many for {method}, which is given {MOST_ROWS[method]}")
 
 
-OURS, PROCESS, CATBOOST = "sureshot", "scikit-learn's process", "CatBoost"
-MOST_ROWS = {PROCESS: 1700}
-"""To learn from, of methods that are given no more."""
+OURS, PROCESS, CATBOOST, NGBOOST = "sureshot", "scikit-learn's process", "CatBoost", "NGBoost"
 METHODS: dict[str, Callable[[], Any]] = {
     OURS: Ours,
     PROCESS: Process,
     "HistGradientBoosting": BoostedQuantiles,
     CATBOOST: CatBoostUncertainty,
+    f"{CATBOOST}, stopped early": partial(CatBoostUncertainty, patience=50),
+    NGBOOST: NaturalBoosting,
     "Bayesian ridge": Linear,
 }
-INSTALLED = tuple(name for name in METHODS if name != CATBOOST or find_spec("catboost") is not None)
+MOST_ROWS = {PROCESS: 1700, NGBOOST: 20_000}
+"""To learn from, of methods that are given no more."""
+_PACKAGES = {CATBOOST: "catboost", NGBOOST: "ngboost"}
+
+
+def _is_installed(method: str) -> bool:
+    package = _PACKAGES.get(method.partition(",")[0])
+    return package is None or find_spec(package) is not None
+
+
+INSTALLED = tuple(filter(_is_installed, METHODS))
 """Methods whose packages are installed."""

@@ -32,7 +32,7 @@ MEASURES = {
 }
 AIM = "this project's aim"
 PEERS = (
-    "One thread, defaults, early stopping for boosting by quantiles. The mean of boosting is a fit of its "
+    "One thread, defaults, early stopping for boosting by quantiles and NGBoost. The mean of boosting is a fit of its "
     "own beside seven quantiles; its density is that of the normal with this mean and the width of its 90 %. "
     "scikit-learn's process has one length-scale for each column and is given up to 1700 rows."
 )
