@@ -48,6 +48,7 @@ _MODULES = (
     "large-tables",
     "uci-regression",
     "large-regression",
+    "approximations",
     "streams",
 )
 """Experiments of the modules of their names, each its ``EXPERIMENT``."""
