@@ -49,6 +49,7 @@ _MODULES = (
     "uci-regression",
     "large-regression",
     "approximations",
+    "co2",
     "streams",
 )
 """Experiments of the modules of their names, each its ``EXPERIMENT``."""
