@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import partial
 from importlib.util import find_spec
+from io import StringIO
 from typing import Any, Protocol
 
 import numpy as np
@@ -151,7 +153,8 @@ class NaturalBoosting(BaseEstimator):
         parts = train_test_split(self.columns_.fit_transform(x), y, test_size=0.1, random_state=0)
         x, asked_x, y, asked_y = parts
         self.model_ = NGBRegressor(random_state=0, verbose=False, early_stopping_rounds=10)
-        self.model_.fit(x, y, asked_x, asked_y)
+        with redirect_stdout(StringIO()):  # it says that there are rows to stop by
+            self.model_.fit(x, y, asked_x, asked_y)
         return self
 
     def answers(self, x: pd.DataFrame) -> Answers:

@@ -13,6 +13,7 @@ from experiments import large_regression
 from experiments.large_regression import SETS, LargeRegressionConfig
 from experiments.number_peers import OURS, PROCESS
 
+RIDGE = "Bayesian ridge"
 CAN_MEASURE = pytest.mark.skipif(not os.access("/proc/self/statm", os.R_OK), reason="Linux counts the memory")
 
 
@@ -42,21 +43,29 @@ def test_the_page_is_made_of_what_is_there(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": x[:, 0], "text": np.where(x[:, 1] > 0, "p", "q"), "target": x[:, 0] + (x[:, 1] > 0)})
     table.to_csv(tmp_path / "large" / "airfoil.csv.gz", index=False)
     np.savez(tmp_path / "regression" / "power_plant.npz", X=x, y=x[:, :1])
-    outcome = large_regression.run(
-        data_root=tmp_path,
-        progress=lambda *_: None,
+    settings = LargeRegressionConfig(
         datasets=("airfoil", "power_plant"),
-        methods=("Bayesian ridge",),
+        methods=(RIDGE,),
         seeds=(0,),
         simulated_rows=(300,),
         simulated_test_rows=200,
-        results=str(tmp_path / "cells"),
-        checkpoints=str(tmp_path / "locks"),
     )
+    cells = large_regression.campaign_cells(settings)
+    records = [{"key": one.key, "labels": one.labels, **large_regression.compute(tmp_path, one)} for one in cells]
+    outcome = large_regression.outcome_of(records, cells, settings)
     tables = {table.name: table.frame for table in outcome.tables}
-    assert tables["rmse"].set_index("data")["Bayesian ridge"].max() < 0.1
+    assert tables["rmse"].set_index("data")[RIDGE].max() < 0.1
     assert tables["fit-mb"]["data"].tolist() == ["airfoil", "power_plant"]
     (drawn,) = tables["simulated"].to_dict("records")
     assert drawn["rmse / noise"] ** 2 == pytest.approx(1 + drawn["function error / noise"] ** 2, rel=0.3)
     with pytest.raises(ValueError, match="no cell"):
         large_regression.outcome_of([], [], LargeRegressionConfig())
+
+
+@CAN_MEASURE
+@pytest.mark.slow
+def test_a_cell_is_run_in_a_process_of_its_own(tmp_path: Path) -> None:
+    settings = LargeRegressionConfig(methods=(RIDGE,), simulated_rows=(300,), simulated_test_rows=200)
+    cell = large_regression.campaign_cells(settings)[-1]
+    found = large_regression.run_cell(None, cell, tmp_path, lambda *_: None)
+    assert found["run"]["rmse"] == pytest.approx(large_regression.compute(None, cell)["run"]["rmse"])
