@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
@@ -174,3 +175,18 @@ def test_a_few_wild_numbers_drive_nothing(model: GPRegressor) -> None:
     assert robust._fitted.trusted[np.abs(robust._fitted.rows.y[:, 0] - 1000) > 200].max() < 0.02
     assert np.median(robust._fitted.trusted) > 0.8
     assert robust.log_density(QUERIES[:1], TRUE[:1] + 500)[0] > plain.log_density(QUERIES[:1], TRUE[:1] + 2000)[0]
+
+
+def test_without_an_objective_nothing_is_chosen() -> None:
+    rows, numbers = X[:30], Y[:30]
+    model = GPRegressor("rbf", objective=None, noise="gaussian", target_transform="none", standardize=False)
+    mean, deviation = model.fit(rows, numbers).predict(QUERIES[:5], return_std=True)
+    plan, unit = model._fitted.members[0].plan, numbers.std()
+    kernel = plan.kernel
+    z = (numbers - numbers.mean()) / unit
+    gram = kernel(torch.from_numpy(rows)).numpy() + plan.model.noise * np.eye(30)
+    cross = kernel(torch.from_numpy(rows), torch.from_numpy(QUERIES[:5])).numpy()
+    np.testing.assert_allclose(mean, numbers.mean() + unit * cross.T @ np.linalg.solve(gram, z), rtol=1e-8)
+    prior = kernel.diagonal(torch.from_numpy(QUERIES[:5])).numpy()
+    variance = prior - (cross * np.linalg.solve(gram, cross)).sum(0) + plan.model.noise
+    np.testing.assert_allclose(deviation, unit * np.sqrt(variance), rtol=1e-8)

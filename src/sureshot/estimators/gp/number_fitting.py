@@ -109,7 +109,10 @@ def _learnt(settings: Settings, training: TrainingSet, found: GPNumbersFitted) -
     plan = learnt(settings, member.plan, support)
     if plan is member.plan:
         return found
-    members, trusted = _weighed([_member(settings, plan, rows, target, False)], rows, target, False), found.trusted
+    members, trusted = (
+        _weighed(settings, [_member(settings, plan, rows, target, False)], rows, target, False),
+        found.trusted,
+    )
     if trusted is not None:
         trusted = trust(_errors(members, rows, target), found.degrees).mean(axis=1)
         plans, rows = [member.plan for member in members], trusting(training.rows, trusted)
@@ -154,7 +157,7 @@ def _with_tails(
     for is_new in (True, False):
         rows = trusting(training.rows, trusted)
         members = [_member(settings, plan, rows, target, is_new) for plan in plans]
-        members = _weighed(members, rows, target, any(plan.local is not None for plan in plans))
+        members = _weighed(settings, members, rows, target, any(plan.local is not None for plan in plans))
         plans = [member.plan for member in members]
         trusted = trust(_errors(members, rows, target), degrees).mean(axis=1)
     rows = trusting(training.rows, trusted)
@@ -221,7 +224,7 @@ def _fitted(settings: Settings, training: TrainingSet, plans: Sequence[Plan], ta
         members = [
             _member(settings, plan, training.rows, target, True) for plan in tracked(plans, "fitting", len(plans))
         ]
-        members = _weighed(members, training.rows, target, any(plan.local is not None for plan in plans))
+        members = _weighed(settings, members, training.rows, target, any(plan.local is not None for plan in plans))
     return _found(training, members, target, math.inf, None, len(training.rows.y))
 
 
@@ -329,10 +332,12 @@ def _member(
         return GlobalNumberMember.of(plan, support, basis)
 
 
-def _weighed(members: list[NumberMember], rows: LabelledRows, target: TargetScale, choose: bool) -> list[NumberMember]:
+def _weighed(
+    settings: Settings, members: list[NumberMember], rows: LabelledRows, target: TargetScale, choose: bool
+) -> list[NumberMember]:
     """As sure, and if they are to `choose` with the weights, as left-out rows like best, the heaviest first.
 
-    Other weights were chosen by rows that settings had not seen, and stay.
+    Other weights were chosen by rows that settings had not seen, and stay. Without an objective deviations stay, too.
     """
     place = judges(rows)
     numbers = torch.from_numpy(target(rows.y[place.numpy()]).T.copy())
@@ -343,6 +348,7 @@ def _weighed(members: list[NumberMember], rows: LabelledRows, target: TargetScal
         (factor,), (pointwise,) = scored_numbers(moments.mean.cpu().mT[None], variance, numbers, usable)
         has_seen = member.plan.has_seen
         temperature = member.plan.temperature if has_seen else optimism(len(rows.y)) * float(factor)
+        temperature = 1.0 if settings.objective is None else temperature
         found.append(replace(member, plan=replace(member.plan, temperature=temperature)))
         logs.append(pointwise)
     weight = torch.tensor([member.plan.weight for member in members], dtype=torch.float64)
