@@ -35,6 +35,7 @@ CASES: dict[str, Callable[[], IncrementalRegressor]] = {
         for name in BY_NAME
     },
     "tails": lambda: GPRegressor("rbf", noise="student_t"),
+    "backbone": lambda: GPRegressor("rbf", backbone={"name": "mlp", "hidden": [8]}, backbone_steps=20),
     "nearest neighbours": lambda: GPRegressor(approximation="nearest_neighbours", n_neighbours=20),
 }
 FITTED: dict[str, IncrementalRegressor] = {}

@@ -82,8 +82,7 @@ class IncrementalEstimator(BaseEstimator):
     def _commit(self, training: TrainingSet, known: Any) -> Self:
         """Learn with a seed, and take the result over; a random state of the user's moves on only if that succeeds."""
         given = self.random_state
-        drawn = copy.deepcopy(given) if isinstance(given, np.random.RandomState) else given
-        seed = 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1))
+        seed, drawn = self._drawn_seed()
         with self._listening():
             found = self._learn(training, known if training.retune in KEEPS else None, seed)
             found = self._completed(found, known, training)
@@ -91,6 +90,11 @@ class IncrementalEstimator(BaseEstimator):
         if isinstance(given, np.random.RandomState):
             given.set_state(drawn.get_state())
         return self
+
+    def _drawn_seed(self) -> tuple[int, Any]:
+        """A seed, and the random state after it was drawn; the user's stays where it is."""
+        drawn = copy.deepcopy(self.random_state)
+        return 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1)), drawn
 
     def _merged(
         self, data: LabelledData, targets: np.ndarray, names: np.ndarray | None

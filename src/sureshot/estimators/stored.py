@@ -25,6 +25,7 @@ from sureshot.estimators.rows.row_ids import RowIds
 from sureshot.estimators.rows.validation import Columns
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import own_kernel
+from sureshot.networks.backbones import Backbone
 from sureshot.persistence import Artifact, ArtifactError
 from sureshot.persistence.values import pack, unpack
 from sureshot.structure.grammar import Grammar
@@ -140,12 +141,14 @@ def argument_to_json(name: str, value: Any) -> Any:
     """An argument of a constructor as JSON; a generator's state is left out, and what suits one machine."""
     if isinstance(value, Kernel | Expression):
         return {"kernel": own_kernel(value).to_json()}
-    if isinstance(value, np.random.RandomState) or callable(value):
+    if isinstance(value, np.random.RandomState) or (callable(value) and not isinstance(value, Backbone)):
         return None
     if name in _OF_A_MACHINE:
         return _OF_A_MACHINE[name]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, Backbone):
+        value = value.config
     if isinstance(value, Grammar):
         return {"grammar": value.to_json()}
     if isinstance(value, pd.Series):

@@ -21,7 +21,7 @@ from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.format import FEW_SHOT_FORMATS
-from sureshot.estimators.few_shot.inputs import Encoder
+from sureshot.estimators.few_shot.inputs import LearnerEncoder
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.classifier import GPClassifier
@@ -136,17 +136,17 @@ class FewShotClassifier(IncrementalClassifier):
                 "columns does not go with a checkpoint, whose network takes numbers only: leave one of them out."
             )
         learner = load_learner(self.checkpoint).double().requires_grad_(False)
-        return Encoder(learner.to(device_for(self.device)))
+        return LearnerEncoder(learner.to(device_for(self.device)))
 
     @property
     def input_shape_(self) -> tuple[int, ...]:
         """Shape of one row, as the checkpoint takes it."""
         reader = self._current().reader
-        return reader.shape if isinstance(reader, Encoder) else (self.n_features_in_,)
+        return reader.shape if isinstance(reader, LearnerEncoder) else (self.n_features_in_,)
 
     def _learn(self, training: TrainingSet, known: ClassFitted | None, seed: int) -> ClassFitted:
         """Updates of a checkpoint's learner have the seed of the first fit: a sampler's chains are those of `fit`."""
-        if isinstance(training.reader, Encoder):
+        if isinstance(training.reader, LearnerEncoder):
             seed = known.seed if isinstance(known, FewShotFitted) else seed
             return condition_rows(training, training.reader.learner, seed)
         settings = GPClassifier(device=self.device).get_params(deep=False)

@@ -17,7 +17,7 @@ from sureshot.data.remembered import Remembered
 from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
-from sureshot.estimators.few_shot.inputs import Encoder
+from sureshot.estimators.few_shot.inputs import LearnerEncoder
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.format import GP_FORMAT
 from sureshot.estimators.stored import Format
@@ -45,7 +45,7 @@ class StoredFewShot(StoredClasses):
 def _own(fitted: FewShotFitted) -> dict[str, Any]:
     learner = fitted.learner
     assert isinstance(learner.backbone, Backbone)
-    assert isinstance(fitted.reader, Encoder)
+    assert isinstance(fitted.reader, LearnerEncoder)
     return {
         "seed": fitted.seed,
         "learner": dict(learner.config),
@@ -60,7 +60,7 @@ def _fitted(stored: StoredFewShot) -> FewShotFitted:
     checkpoint = Artifact("the learner of the model", "few_shot_learner", "", {}, arrays)
     learner = Checkpoint(checkpoint.path, {}, stored.learner, stored.backbone, 0, {}, {}, checkpoint).build()
     learner = learner.double().requires_grad_(False).to(device_for("auto"))
-    encoder = Encoder(learner, reading=stored.reading)
+    encoder = LearnerEncoder(learner, reading=stored.reading)
     training = TrainingSet(encoder, stored.columns, stored.classes, stored.rows, None)
     return condition_rows(training, learner, stored.seed)
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from sureshot.approximations.base import Finite
 from sureshot.approximations.explicit import Explicit
 from sureshot.approximations.inducing import Inducing
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.gp.backbone import NetworkEncoder, StoredNetwork
 from sureshot.estimators.gp.member_fitting import has_finite_rank
 from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble, trusting
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
@@ -53,6 +55,7 @@ class StoredNumbers(Stored):
     trusted: np.ndarray | None  # (N,)
     squared_errors: np.ndarray | None  # (N, P)
     widths: Widths | None
+    network: StoredNetwork | None  # that makes what is learnt from of rows
     members: tuple[StoredNumberMember, ...]
 
     def check_parts(self) -> None:
@@ -69,6 +72,8 @@ class StoredNumbers(Stored):
         squared, widths = self.squared_errors, self.widths
         if (squared is None) != (widths is None) or (squared is not None and squared.shape != self.rows.y.shape):
             raise ValueError("malformed noise of rows")
+        if (self.network is None) == (self.reader is None):
+            raise ValueError("rows are read by columns or by a network")
         if self.degrees is not None and not self.degrees > 0:
             raise ValueError("malformed degrees of freedom")
         for member in self.members:
@@ -86,6 +91,7 @@ def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
     return {
         **{name: getattr(fitted, name) for name in names},
         "degrees": None if math.isinf(fitted.degrees) else fitted.degrees,
+        "network": StoredNetwork.of(fitted.reader) if isinstance(fitted.reader, NetworkEncoder) else None,
         "members": tuple(_stored(member) for member in fitted.members),
     }
 
@@ -100,7 +106,11 @@ def _stored(member: NumberMember) -> StoredNumberMember:
 
 
 def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
-    training, rows = stored.training, trusting(stored.rows, stored.trusted)
+    rows, network = trusting(stored.rows, stored.trusted), stored.network
+    if network is None:
+        training = stored.training
+    else:
+        training = TrainingSet(network.encoder, stored.columns, np.empty(0), stored.rows, None)
     members: list[NumberMember] = []
     for part in stored.members:
         plan, seen = part.plan, sample_of(rows, part.plan.share)

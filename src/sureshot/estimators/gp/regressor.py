@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
+from torch import nn
 
 from sureshot.approximations.by_name import BY_NAME
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import RandomState, check_choice
+from sureshot.deep.kernel_regression import KernelObjective, KernelTraining
+from sureshot.estimators.arguments import RandomState, check_choice, check_count
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.gp.backbone import trained, untrained, widened
 from sureshot.estimators.gp.number_fitted import GPNumbersFitted
 from sureshot.estimators.gp.number_fitting import Wanted, fit_numbers, update_numbers
 from sureshot.estimators.gp.number_format import GP_NUMBERS_FORMAT
@@ -23,8 +27,10 @@ from sureshot.estimators.gp.solved_fitting import is_solved
 from sureshot.estimators.gp.solved_member import PRODUCTS
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 from sureshot.estimators.numbers.target_scale import TRANSFORMS
+from sureshot.estimators.numbers.targets import check_numbers
 from sureshot.estimators.rows.clock import check_window
 from sureshot.estimators.rows.readers import Reader, TableReader
+from sureshot.estimators.rows.validation import check_weights
 from sureshot.kernels import Expression
 
 APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS, *BY_NAME, *PRODUCTS)
@@ -43,6 +49,12 @@ _OF_CLASSES: dict[str, Any] = {
     "n_sweeps": 1,
 }
 """Settings of classifiers that numbers have no use for."""
+
+_OF_NUMBERS = (
+    *("target_transform", "noise"),
+    *("backbone", "backbone_objective", "backbone_steps", "backbone_learning_rate"),
+)
+"""Arguments that are no setting of a fit to rows as they are kept."""
 
 
 @undisturbed
@@ -86,6 +98,16 @@ class GPRegressor(IncrementalRegressor):
         Rows that local members see of each query.
     memory_limit : float or "auto", default="auto"
         Bytes that a fit may take.
+    backbone : str, dict or torch.nn.Module, optional
+        A network that `fit` trains together with a kernel on its features, which are learnt from in place of X: "mlp"
+        for tables, "lstm" for sequences (n, length, channels), "conv4" for images, any other backbone by name, a dict
+        of its name and options, or any module that gives (n, features). See docs/regression.md.
+    backbone_objective : {"leave_one_out", "evidence"}, default="leave_one_out"
+        What it is trained by. A fifth of the rows is kept aside and says when to stop.
+    backbone_steps : int, default=500
+        Steps that it is trained for at most.
+    backbone_learning_rate : float, default=0.003
+        Of Adam.
     random_state : int or RandomState, optional
         Seed.
     device : str, default="auto"
@@ -140,6 +162,10 @@ class GPRegressor(IncrementalRegressor):
         n_inducing: int | None = None,
         n_neighbours: int = 64,
         memory_limit: float | str = "auto",
+        backbone: str | Mapping[str, Any] | nn.Module | None = None,
+        backbone_objective: str = "leave_one_out",
+        backbone_steps: int = 500,
+        backbone_learning_rate: float = 3e-3,
         random_state: RandomState | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -159,6 +185,10 @@ class GPRegressor(IncrementalRegressor):
         self.n_inducing = n_inducing
         self.n_neighbours = n_neighbours
         self.memory_limit = memory_limit
+        self.backbone = backbone
+        self.backbone_objective = backbone_objective
+        self.backbone_steps = backbone_steps
+        self.backbone_learning_rate = backbone_learning_rate
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
@@ -185,19 +215,47 @@ class GPRegressor(IncrementalRegressor):
             raise ValueError("kernel='precomputed' is for GPClassifier: give GPRegressor the kernel itself.")
         return TableReader.of(self.columns, None, self.time)
 
+    def _reader_of(self, X: Any, y: Any, sample_weight: Any) -> Reader:
+        """With a backbone a network that is trained on these rows."""
+        if self.backbone is None:
+            return self._reader()
+        if is_precomputed(self.kernel) or self.time is not None or self.columns != "auto":
+            raise ValueError("backbone goes with time=None, columns='auto' and a kernel that is not precomputed.")
+        settings = self._network_training
+        encoder = untrained(self.backbone, X, settings.seed, self.device)
+        checked, _ = encoder.check(type(self).__name__, X, None)
+        numbers, weight = check_numbers(y, len(checked)), check_weights(sample_weight, checked)
+        return trained(encoder, checked, numbers, weight, self._wanted.transform, settings)
+
+    @property
+    def _network_training(self) -> KernelTraining:
+        rate = self.backbone_learning_rate
+        if not isinstance(rate, int | float | np.floating) or not 0 < rate < 1:
+            raise ValueError(f"backbone_learning_rate must be a number between 0 and 1; got {rate!r}.")
+        return KernelTraining(
+            check_choice("backbone_objective", self.backbone_objective, get_args(KernelObjective)),
+            check_count("backbone_steps", self.backbone_steps),
+            float(rate),
+            seed=self._drawn_seed()[0],
+        )
+
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(
+            str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS))),
+            str(check_choice("noise", self.noise, NOISES)),
+        )
+
     @property
     def _window(self) -> float | None:
         return None if self.window is None else check_window(self.window, self.time)
 
     def _learn(self, training: TrainingSet, known: GPNumbersFitted | None, seed: int) -> GPNumbersFitted:
         check_choice("approximation", self.approximation, APPROXIMATIONS)
-        wanted = Wanted(
-            str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS))),
-            str(check_choice("noise", self.noise, NOISES)),
-        )
-        arguments = {
-            name: value for name, value in self._arguments.items() if name not in ("target_transform", "noise")
-        }
+        wanted = self._wanted
+        arguments = {name: value for name, value in self._arguments.items() if name not in _OF_NUMBERS}
+        if self.backbone is not None and self.standardize == "auto":
+            arguments["standardize"] = False  # the network has chosen what a feature counts
         solved = is_solved(self.approximation)
         if solved:
             if self.time is not None:
@@ -206,5 +264,5 @@ class GPRegressor(IncrementalRegressor):
         settings = Settings.checked({**_OF_CLASSES, **arguments}, seed, len(training.rows.y))
         settings = replace(settings, approximation=self.approximation) if solved else settings
         if known is None:
-            return fit_numbers(settings, training, wanted)
+            return widened(fit_numbers(settings, training, wanted))
         return update_numbers(settings, training, known, wanted)

@@ -83,6 +83,11 @@ class NumberFitted(Fitted, ABC):
         return float(self.rows.weight.sum())
 
     @property
+    def widening(self) -> float:
+        """What deviations are multiplied by."""
+        return self.wider * self.reader.farther
+
+    @property
     def usual(self) -> NormalMixture:
         """A normal of all labelled numbers, (1, P): what is known of a number before its row is."""
         mean = np.average(self.rows.y, axis=0, weights=self.rows.weight)
@@ -100,7 +105,7 @@ class NumberFitted(Fitted, ABC):
         """By moments (n, M, P) and (n, M), of numbers and of latents without noise, and widths (n, P) of rows."""
         scales, shares = noise_scales(self.degrees)
         means, spread = np.moveaxis(mean, 1, 0), latent.T + scales[:, None, None] * (variance - latent).T
-        deviation = self.wider * np.sqrt(spread)[..., None] * np.broadcast_to(widths, means.shape)  # (K, M, n, P)
+        deviation = self.widening * np.sqrt(spread)[..., None] * np.broadcast_to(widths, means.shape)  # (K, M, n, P)
         weight = np.outer(shares, self.predictor.weight).ravel()
         means = np.broadcast_to(means, deviation.shape).reshape(-1, *means.shape[1:])
         return Prediction(
@@ -122,7 +127,12 @@ class NumberFitted(Fitted, ABC):
 
     @cached_property
     def usual_errors(self) -> np.ndarray:
-        """How far off left-out numbers were, in deviations, (P, K), each increasing."""
+        """How far off left-out numbers were, in deviations, (P, K), each increasing.
+
+        Of rows alone that the reader has not learnt from, if it has from others.
+        """
+        if self.reader.unseen_errors is not None:
+            return self.reader.unseen_errors / self.wider
         y, found = self.left_out
         return np.sort(found.errors(y).T, axis=1)
 

@@ -15,7 +15,7 @@ from sureshot.estimators.numbers.answers import NumberAnswers
 from sureshot.estimators.numbers.number_fitted import NumberFitted
 from sureshot.estimators.numbers.targets import check_numbers
 from sureshot.estimators.rows.labelled_rows import merge_rows, same_rows
-from sureshot.estimators.rows.readers import read_labelled
+from sureshot.estimators.rows.readers import Reader, read_labelled
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame
 
 _NO_CLASSES = np.empty(0)
@@ -25,9 +25,15 @@ _NO_CLASSES = np.empty(0)
 class IncrementalRegressor(NumberAnswers):
     """A regressor that learns rows as they come."""
 
+    def _reader_of(self, X: Any, y: Any, sample_weight: Any) -> Reader:
+        """What reads the rows of a first fit, where these themselves have to say how."""
+        return self._reader()
+
     def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
         with self._listening():
-            data = read_labelled(self._reader(), type(self).__name__, None, X, y, sample_weight, check_numbers)
+            data = read_labelled(
+                self._reader_of(X, y, sample_weight), type(self).__name__, None, X, y, sample_weight, check_numbers
+            )
         names = self._checked_ids(row_id, len(data.checked), None)
         rows, row_ids = self._merged(data, data.targets, names)
         one_target = np.asarray(y).ndim < 2

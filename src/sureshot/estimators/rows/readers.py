@@ -1,7 +1,7 @@
 """From what a user passes as X to the rows that an estimator keeps.
 
 A reader checks, and brings rows into the form in which labelled ones are kept: numbers stay as they are, text, dates
-and gaps of a DataFrame become numbers (`mixed_columns`), images become embeddings (`few_shot/inputs`), the rows of a
+and gaps of a DataFrame become numbers (`mixed_columns`), images become embeddings (`encoder`), the rows of a
 kernel matrix their positions in it (`precomputed`). What that takes is learnt from the rows of the first fit.
 """
 
@@ -38,6 +38,10 @@ class Reader(ABC):
     """How the file was read from which the first rows came."""
     clock: Clock | None = None
     """What tells the time of rows, where it matters."""
+    farther: float = 1.0
+    """How many times farther off the numbers of new rows are than those of rows that have taught it to read."""
+    unseen_errors: np.ndarray | None = None
+    """How far off numbers were of rows that have not, (P, K), each increasing, in deviations that are so much wider."""
 
     @property
     def has_columns(self) -> bool:

@@ -1,0 +1,236 @@
+"""Deep kernels for numbers: a network is trained together with a kernel on its features.
+
+The kernel is ``s exp(-|g(x) - g(x')|^2 / (2 l^2))`` with a network g, and noise is normal. What is maximised says how
+much is made of few rows. The exact evidence is the density of all numbers together: a network that has the freedom to
+place rows where they explain each other does so, until noise is next to nothing, and new rows are predicted far too
+surely (Ober, Rasmussen & van der Wilk 2021). The log density of left-out rows, in closed form by one Cholesky factor,
+asks of each row what the others say of it, and is fooled later. So a fifth of the rows is kept aside, by whose log
+density the network of the best step is chosen, whatever is maximised. Many rows come in batches, each a problem of its
+own.
+
+References: Wilson, Hu, Salakhutdinov & Xing 2016; Rasmussen & Williams 2006, section 5.4.2.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.gaussian.gram import GramPrior
+from sureshot.inference.least_squares import leave_one_out_residuals, regression_log_evidence, regression_sites
+from sureshot.kernels import RBF, evaluate
+from sureshot.networks.divergence import LARGEST_LOSS, DivergedError
+from sureshot.networks.seeds import generator_for
+from sureshot.progress import tracked
+
+KernelObjective = Literal["leave_one_out", "evidence"]
+
+LEAST_NOISE = 1e-4  # variance, of numbers of variance one
+BATCH_ROWS = 1000  # of which a step sees the kernel matrix
+EXACT_ROWS = 1500  # up to which a step sees them all
+SEEN_AT_ONCE = 200  # rows whose distances say what is near, and rows that the network embeds at once
+KERNEL_RATE = 10.0  # times the network's: three logarithms are far from flat
+WAIT = 5  # steps between two looks at the rows kept aside
+PATIENCE = 20  # looks without a better one, after which training ends
+
+
+@dataclass(frozen=True)
+class KernelTraining:
+    """How to train."""
+
+    objective: KernelObjective = "leave_one_out"
+    steps: int = 500  # at most
+    learning_rate: float = 3e-3  # of Adam
+    kept_aside: float = 0.2  # of the rows; 0 for none: then the last step stays
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.objective not in get_args(KernelObjective):
+            raise ValueError(f"objective must be one of {get_args(KernelObjective)}, got {self.objective!r}")
+        if self.steps < 1 or not self.learning_rate > 0 or not 0 <= self.kept_aside < 1:
+            raise ValueError("steps and learning_rate must be positive, and kept_aside a share below one")
+
+
+class DeepKernel(nn.Module):
+    """A network, the scales of a kernel on its features, and noise; positive numbers are kept as logarithms."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.log_lengthscale, self.log_outputscale, self.log_noise = (
+            nn.Parameter(torch.tensor(math.log(value), dtype=torch.float64)) for value in (1.0, 1.0, 0.1)
+        )
+
+    @property
+    def lengthscale(self) -> Tensor:
+        """Of the features."""
+        return self.log_lengthscale.exp()
+
+    @property
+    def noise(self) -> Tensor:
+        """Variance."""
+        return self.log_noise.exp() + LEAST_NOISE
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (N, D) in units of the length-scale, double, of rows (N, *shape)."""
+        features: Tensor = self.network(x)
+        if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != len(x):
+            came = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+            raise ValueError(
+                f"the network must give one line of features for each row, shape ({len(x)}, features), but it gives "
+                f"{came}: flatten its output, or leave its last layer out."
+            )
+        return features.double() / self.lengthscale
+
+    def loss(
+        self,
+        x: Tensor,  # (N, *shape)
+        y: Tensor,  # (P, N), of mean zero and variance about one
+        weight: Tensor,  # (N,)
+        objective: KernelObjective,
+    ) -> Tensor:
+        """Negative log density, in nats for each row and target."""
+        unit, scale = evaluate(RBF(), self(x)), self.log_outputscale.exp()
+        if objective == "evidence":
+            logs = regression_log_evidence(GramPrior((scale * unit)[None], y.new_zeros(())), y, weight, self.noise)
+            return -logs.mean() / weight.sum()
+        counts = weight / weight.clamp_min(1)  # a row is left out with all its copies
+        residual, variance = leave_one_out_residuals(
+            unit, self.noise / scale, y, y.new_zeros(len(y)), weight, torch.ones_like(weight)
+        )
+        spread = scale * variance
+        pointwise = 0.5 * (residual.square() / spread + (2 * math.pi * spread).log())
+        return (pointwise @ counts).mean() / counts.sum()
+
+    @torch.no_grad()
+    def predict(
+        self,
+        x: Tensor,  # (N, *shape)
+        y: Tensor,  # (P, N)
+        weight: Tensor,  # (N,)
+        queries: Tensor,  # (Q, *shape)
+    ) -> tuple[Tensor, Tensor]:
+        """Means (P, Q) and variances (Q,) of new numbers, noise included."""
+        known, asked = (torch.cat([self(part) for part in rows.split(SEEN_AT_ONCE)]) for rows in (x, queries))
+        scale = self.log_outputscale.exp()
+        posterior = GramPrior(scale * evaluate(RBF(), known)[None], y.new_zeros(())).condition(
+            regression_sites(y, weight, self.noise)
+        )
+        moments = posterior.query(scale * evaluate(RBF(), known, asked)[None], scale.expand(1, len(queries)))
+        return moments.mean, moments[1][0] + self.noise
+
+
+@dataclass(frozen=True)
+class TrainedKernel:
+    """The kernel of the best step, in evaluation mode, and how that was found."""
+
+    kernel: DeepKernel
+    aside: Tensor  # (N,) bool, rows that it was not trained on
+    scores: tuple[tuple[int, float], ...]  # steps, and mean log densities of these rows then
+    step: int  # the best; the last, if no row was kept aside
+
+
+def train_kernel(
+    network: nn.Module,  # rows (B, *shape) to features (B, D); copied
+    x: Tensor,  # (N, *shape), of the type that the network takes
+    y: Tensor,  # (P, N) double, of mean zero and variance about one
+    weight: Tensor,  # (N,) double
+    settings: KernelTraining,
+) -> TrainedKernel:
+    """Train network and kernel together; `DivergedError` where numbers stop being finite."""
+    kernel = DeepKernel(copy.deepcopy(network).requires_grad_(True)).to(x.device)
+    order = torch.randperm(len(x), generator=generator_for(settings.seed, "rows kept aside")).to(x.device)
+    aside, seen = order.tensor_split([round(settings.kept_aside * len(x))])
+    with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []), torch.enable_grad():
+        torch.manual_seed(settings.seed)  # of dropout and its like
+        return _trained(kernel, (x, y, weight), aside.sort().values, seen.sort().values, settings)
+
+
+Rows = tuple[Tensor, Tensor, Tensor]
+
+
+def _trained(kernel: DeepKernel, rows: Rows, aside: Tensor, seen: Tensor, settings: KernelTraining) -> TrainedKernel:
+    kernel.train()
+    _start(kernel, _part(rows, seen[:SEEN_AT_ONCE])[0])
+    own = [kernel.log_lengthscale, kernel.log_outputscale, kernel.log_noise]
+    groups = [{"params": own, "lr": KERNEL_RATE * settings.learning_rate}]
+    if weights := list(kernel.network.parameters()):
+        groups.append({"params": weights, "lr": settings.learning_rate})
+    optimiser = torch.optim.Adam(groups)
+    scores, best, found = [], -math.inf, (0, copy.deepcopy(kernel.state_dict()))
+    known = _part(rows, seen[:EXACT_ROWS])
+    for step in tracked(range(settings.steps + 1), "training the network", settings.steps + 1):
+        if len(aside) and step % WAIT == 0:
+            scores.append((step, _score(kernel.eval(), known, _part(rows, aside))))
+            if scores[-1][1] > best:
+                best, found = scores[-1][1], (step, copy.deepcopy(kernel.state_dict()))
+            elif step - found[0] >= WAIT * PATIENCE:
+                break
+        if step == settings.steps:
+            break
+        _step(kernel.train(), optimiser, _part(rows, _batch(seen, settings.seed, step)), step, settings)
+    if len(aside):
+        kernel.load_state_dict(found[1])
+    is_aside = torch.zeros(len(rows[0]), dtype=torch.bool, device=aside.device)
+    is_aside[aside] = True
+    kernel.eval().requires_grad_(False)
+    return TrainedKernel(kernel, is_aside, tuple(scores), found[0] if len(aside) else settings.steps)
+
+
+def _start(kernel: DeepKernel, x: Tensor) -> None:
+    """A length-scale that is half of them the distance of two rows."""
+    with torch.no_grad():
+        distance = torch.pdist(kernel(x)).median() if len(x) > 1 else x.new_ones(())
+        if not bool(distance.isfinite()):
+            raise DivergedError(
+                "the network gives features that are not finite before any step: look at its initial weights."
+            )
+        kernel.log_lengthscale.fill_(math.log(max(float(distance), 1e-6)))
+
+
+def _step(
+    kernel: DeepKernel, optimiser: torch.optim.Optimizer, batch: Rows, step: int, settings: KernelTraining
+) -> None:
+    optimiser.zero_grad()
+    try:
+        loss = kernel.loss(*batch, settings.objective)
+        value = float(loss.detach())
+    except torch.linalg.LinAlgError:
+        value = math.nan
+    if not abs(value) < LARGEST_LOSS:
+        raise DivergedError(
+            f"training of the network diverged at step {step}: the loss is {value:g}. Try a lower learning rate than "
+            f"{settings.learning_rate:g}, or a network without layers that overflow."
+        )
+    loss.backward()
+    optimiser.step()
+
+
+def _score(kernel: DeepKernel, known: Rows, asked: Rows) -> float:
+    """Mean log density of rows given others; minus infinity where there is none."""
+    x, y, weight = asked
+    try:
+        mean, variance = kernel.predict(*known, x)
+    except torch.linalg.LinAlgError:
+        return -math.inf
+    logs = -0.5 * ((y - mean).square() / variance + (2 * math.pi * variance).log())
+    found = float((logs @ weight).mean() / weight.sum())
+    return found if math.isfinite(found) else -math.inf
+
+
+def _batch(seen: Tensor, seed: int, step: int) -> Tensor:
+    """Rows of a step: all, or some that are drawn."""
+    if len(seen) <= EXACT_ROWS:
+        return seen
+    drawn = torch.randperm(len(seen), generator=generator_for(seed, "batch", step))[:BATCH_ROWS]
+    return seen[drawn.to(seen.device)]
+
+
+def _part(rows: Rows, places: Tensor) -> Rows:
+    x, y, weight = rows
+    return x[places], y[:, places], weight[places]
