@@ -41,7 +41,7 @@ class NearRows(Preconditioner):
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(x.device)
         when, keys = torch.empty_like(order), rounded(x / kernel.base_kernel.lengthscale).cpu()
         when[order] = torch.arange(n, device=x.device)
-        rows, found = NearestRows.of(keys, torch.zeros(n)), []
+        rows, found = NearestRows.of(keys, keys.new_zeros(n)), []
         for block in blocks(n, count * count, 4 * IN_CACHE):
             places = rows.nearest(keys[block], CANDIDATES * count).to(x.device)
             late = when[places] >= when[block, None]
