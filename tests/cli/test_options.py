@@ -8,6 +8,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from sureshot import GPClassifier
+from sureshot.approximations.by_name import FEATURE_MAPS
 from sureshot.cli import options
 from sureshot.data.few_shot import FEW_SHOT_NAMES
 from sureshot.estimators.gp.settings import APPROXIMATIONS, OBJECTIVES
@@ -48,7 +49,7 @@ def test_options_take_the_names_that_there_are(names: str) -> None:
 
 def test_the_docstring_names_what_there_is() -> None:
     parameters = (GPClassifier.__doc__ or "").split("Attributes\n")[0]
-    in_python = {"approximation": set(APPROXIMATIONS), "predictive": {"auto", *get_args(PredictiveRule)}}
+    in_python = {"approximation": {*APPROXIMATIONS, *FEATURE_MAPS}, "predictive": {"auto", *get_args(PredictiveRule)}}
     for name, known in (NAMES | in_python).items():
         section = re.split(r"\n    \w+(?:, \w+)? : ", parameters.split(f"\n    {name} : ")[1])[0]
         quoted = known - {"none"} | ({"precomputed"} if name == "kernel" else set())

@@ -81,7 +81,7 @@ def _check(asked: options.Answers) -> None:
     """Refuse rates that are none before anything is read."""
     for name, value in (("--reject", asked.reject), ("--set", asked.coverage), ("--coverage", asked.interval)):
         if value is not None:
-            from sureshot.estimators.arguments import check_share
+            from sureshot.data.checks import check_share
 
             check_share(name, value)
     if asked.unknown is not None and asked.reject is None:

@@ -7,8 +7,9 @@ import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sureshot.data.root import DataError
 
@@ -129,3 +130,14 @@ def _text(source: Path | str, where: str, label: object) -> str:
         return label.decode("utf-8")
     except UnicodeDecodeError:
         raise DataError(f"{source}: {where} holds bytes that are no text, {label!r}: write labels as text") from None
+
+
+def check_share(name: str, given: Any) -> float:
+    """A number between 0 and 1, both excluded."""
+    if isinstance(given, bool) or not isinstance(given, Real):  # as numbers of NumPy are
+        raise TypeError(f"{name} must be a number between 0 and 1; got {given!r}.")
+    value = float(given)
+    if not 0 < value < 1:
+        hint = f": for {value:g} % give {value / 100:g}" if 1 < value < 100 else ""
+        raise ValueError(f"{name} must lie between 0 and 1, both excluded; got {value:g}{hint}.")
+    return value

@@ -52,16 +52,6 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def check_share(name: str, value: Any) -> float:
-    """A number between 0 and 1, both excluded."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number between 0 and 1; got {value!r}.")
-    if not 0 < value < 1:
-        hint = f": for {value:g} % give {value / 100:g}" if 1 < value < 100 else ""
-        raise ValueError(f"{name} must lie between 0 and 1, both excluded; got {value:g}{hint}.")
-    return float(value)
-
-
 def check_jobs(jobs: Any) -> int | None:
     """The number of jobs, as joblib takes it."""
     if jobs is not None and (not isinstance(jobs, int | np.integer) or isinstance(jobs, bool) or jobs == 0):

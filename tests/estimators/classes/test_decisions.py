@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from sureshot import FewShotClassifier
-from sureshot.estimators.arguments import check_share
+from sureshot.data.checks import check_share
 from sureshot.estimators.classes.decisions import LabelSets, unknown_label, with_unknown
 from sureshot.estimators.gp.ensemble import Ensemble
 

@@ -14,7 +14,8 @@ from sklearn.base import ClassifierMixin
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import Labels, Rows, Weights, check_count, check_share
+from sureshot.data.checks import check_share
+from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import check_kind, class_numbers

@@ -16,7 +16,8 @@ from sklearn.base import RegressorMixin
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count, check_share
+from sureshot.data.checks import check_share
+from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.influence import NumberInfluence, influence_on
