@@ -25,6 +25,7 @@ _MODULES = (
     "confidence-histograms",
     "likelihood-contours",
     "gp-basics",
+    "deep-kernels",
     "iris",
     "clinc150",
     "digits",
