@@ -4,9 +4,9 @@ The kernel is ``s exp(-|g(x) - g(x')|^2 / (2 l^2))`` with a network g, and noise
 much is made of few rows. The exact evidence is the density of all numbers together: a network that has the freedom to
 place rows where they explain each other does so, until noise is next to nothing, and new rows are predicted far too
 surely (Ober, Rasmussen & van der Wilk 2021). The log density of left-out rows, in closed form by one Cholesky factor,
-asks of each row what the others say of it, and is fooled later. So a fifth of the rows is kept aside, by whose log
-density the network of the best step is chosen, whatever is maximised. Many rows come in batches, each a problem of its
-own.
+asks of each row what the others say of it, and is fooled no less, as the network has seen them all. So a fifth of the
+rows is kept aside, which choose the step whose network stays, whatever is maximised. Many rows come in batches, each a
+problem of its own.
 
 References: Wilson, Hu, Salakhutdinov & Xing 2016; Rasmussen & Williams 2006, section 5.4.2.
 """
@@ -36,6 +36,7 @@ EXACT_ROWS = 1500  # up to which a step sees them all
 SEEN_AT_ONCE = 200  # rows whose distances say what is near, and rows that the network embeds at once
 KERNEL_RATE = 10.0  # times the network's: three logarithms are far from flat
 WAIT = 5  # steps between two looks at the rows kept aside
+PSEUDO_ROWS = 2.0  # that say that deviations are right, however few say that they are not
 PATIENCE = 20  # looks without a better one, after which training ends
 
 
@@ -212,12 +213,17 @@ def _step(
 
 
 def _score(kernel: DeepKernel, known: Rows, asked: Rows) -> float:
-    """Mean log density of rows given others; minus infinity where there is none."""
+    """Mean log density of rows given others, their deviations as wide as suits them; minus infinity where none is.
+
+    How sure to be can be mended later: a kernel becomes too sure long before its means get worse.
+    """
     x, y, weight = asked
     try:
         mean, variance = kernel.predict(*known, x)
     except torch.linalg.LinAlgError:
         return -math.inf
+    squared = (y - mean).square() / variance
+    variance = variance * (squared.sum() + PSEUDO_ROWS) / (squared.numel() + PSEUDO_ROWS)
     logs = -0.5 * ((y - mean).square() / variance + (2 * math.pi * variance).log())
     found = float((logs @ weight).mean() / weight.sum())
     return found if math.isfinite(found) else -math.inf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +54,26 @@ def test_it_finds_the_direction_that_distances_drown(objective: str) -> None:
     assert 0.8 < deep.predict_interval(x[150:], 0.9).contain(y[150:]).mean() < 0.98
 
 
+def moments_of(fitted: Any, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Means and variances of the members."""
+    kept = fitted.reader.keep(rows, fitting=False)
+    return tuple(part.numpy() for part in fitted.predictor.moments(fitted.predictor.inputs(kept)))
+
+
 def test_rows_kept_aside_say_how_far_off_new_ones_are() -> None:
-    x, y = RNG.normal(size=(60, 5)), RNG.normal(size=60)  # nothing to learn: the network can only learn by heart
-    model = GPRegressor(
-        "rbf", noise="gaussian", target_transform="none", backbone={"name": "mlp", "hidden": [64]}, random_state=0
-    ).fit(x, y)
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(560, 10))
+    y = np.sin(1.5 * x[:, :5].sum(1) / math.sqrt(5)) + 0.1 * rng.normal(size=560)
+    x, new_x, y, new_y = x[:60], x[60:], y[:60], y[60:]
+    settings: dict[str, Any] = {"noise": "gaussian", "target_transform": "none", "backbone_learning_rate": 0.01}
+    model = GPRegressor("rbf", backbone="mlp", **settings).fit(x, y)
     fitted = model._fitted
     assert fitted.usual_errors.shape == (1, 12)
-    assert fitted.reader.farther >= 1
-    # As a normal each has been widened: the mean square of their errors, with two more of one, is one or less.
-    assert (np.square(fitted.usual_errors).sum() + 2 / fitted.reader.farther**2) / 14 <= 1 + 1e-9
-    new_x, new_y = RNG.normal(size=(500, 5)), RNG.normal(size=500)
+    assert fitted.reader.doubt > 0.01
+    assert 0.7 < np.square(fitted.usual_errors).mean() < 1.4  # as of a normal that suits them best
+    sure = replace(fitted, reader=replace(fitted.reader, doubt=0.0))
+    mine, theirs = (one.prediction(*moments_of(one, x)).scaled.deviations ** 2 for one in (fitted, sure))
+    np.testing.assert_allclose(mine, theirs + fitted.reader.doubt)
     assert np.abs(model.forecast(new_x).errors(new_y[:, None])[0]).mean() < 1.3
     before = model.predict_interval(new_x, 0.8)
     model.calibrate(new_x, new_y)  # deviations move, and what is conformal stays

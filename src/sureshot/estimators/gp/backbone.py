@@ -21,7 +21,7 @@ from sureshot.data.remembered import Remembered
 from sureshot.deep.kernel_regression import KernelTraining, TrainedKernel, train_kernel
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.gp.number_fitted import GPNumbersFitted, judges
-from sureshot.estimators.gp.tuning.log_density import PSEUDO_ROWS
+from sureshot.estimators.numbers.mixture import NormalMixture
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder, as_rows
 from sureshot.estimators.rows.labelled_rows import merge_rows, places_among
@@ -37,6 +37,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Options of backbones that are asked for by a name alone, small, as rows are few."""
 
+DOUBTS = (0.0, *np.geomspace(1e-4, 1.0, 33).tolist())
+"""Variances of numbers of variance one, of which that is added that rows kept aside like best."""
+
 _CHANNELS = (1, 3, 4)
 
 
@@ -49,7 +52,7 @@ class NetworkEncoder(Encoder):
     mean: Tensor  # (channels,), subtracted from the last dimension of rows; () of images
     scale: Tensor  # as the mean, then divided by
     lengthscale: float
-    farther: float = 1.0
+    doubt: float = 0.0
     unseen_errors: np.ndarray | None = None
     unseen: np.ndarray | None = field(default=None, compare=False)  # (K, D), features of rows that were kept aside
 
@@ -89,13 +92,13 @@ class StoredNetwork:
     mean: Tensor
     scale: Tensor
     lengthscale: float
-    farther: float
+    doubt: float
     unseen_errors: np.ndarray
     reading: Remembered | None
 
     def check_parts(self) -> None:
         """ValueError for scales or errors that are none."""
-        if not (self.lengthscale > 0 and self.farther >= 1 and bool((self.scale > 0).all())):
+        if not (self.lengthscale > 0 and self.doubt >= 0 and bool((self.scale > 0).all())):
             raise ValueError("malformed scales of a network")
         if self.unseen_errors.ndim != 2 or not (self.unseen_errors >= 0).all():
             raise ValueError("malformed errors of rows that a network has not seen")
@@ -108,7 +111,7 @@ class StoredNetwork:
                 f"no file can hold the code of a {type(encoder.network).__name__}: pickle the model, or take a "
                 f"backbone of sureshot.networks.backbones ({', '.join(BACKBONE_NAMES)})"
             )
-        names = ("mean", "scale", "lengthscale", "farther", "unseen_errors", "reading")
+        names = ("mean", "scale", "lengthscale", "doubt", "unseen_errors", "reading")
         parts = {name: getattr(encoder, name) for name in names}
         return cls(dict(encoder.network.config), dict(encoder.network.state_dict()), **parts)
 
@@ -119,7 +122,7 @@ class StoredNetwork:
         network.load_state_dict(self.state)
         device = device_for("auto")
         ready = network.to(device).eval().requires_grad_(False)
-        names = ("lengthscale", "farther", "unseen_errors", "reading")
+        names = ("lengthscale", "doubt", "unseen_errors", "reading")
         parts = {name: getattr(self, name) for name in names}
         return NetworkEncoder(ready, network.input_shape, self.mean.to(device), self.scale.to(device), **parts)
 
@@ -211,12 +214,18 @@ def _taught(
 
 
 def widened(fitted: GPNumbersFitted) -> GPNumbersFitted:
-    """With how far off the rows are, left out, that the network was not trained on."""
+    """With the doubt by which those rows are most probable, left out, that the network was not trained on."""
     encoder = fitted.reader
     if not isinstance(encoder, NetworkEncoder) or encoder.unseen is None:
         return fitted
-    numbers, found = fitted.left_out
-    errors = found.errors(numbers)[places_among(encoder.unseen, fitted.rows.x[judges(fitted.rows)]) >= 0]
-    farther = max(1.0, float(np.sqrt(((errors**2).sum() + PSEUDO_ROWS) / (errors.size + PSEUDO_ROWS))))
-    encoder = replace(encoder, farther=farther, unseen_errors=np.sort(errors.T, axis=1) / farther, unseen=None)
-    return replace(fitted, reader=encoder)
+    place = places_among(encoder.unseen, fitted.rows.x[judges(fitted.rows)]) >= 0
+    numbers, found = fitted.target(fitted.left_out[0][place]), fitted.left_out[1].scaled
+    means, variances = found.means[:, place], found.deviations[:, place] ** 2
+
+    def with_doubt(doubt: float) -> NormalMixture:
+        return NormalMixture(found.weight, means, np.sqrt(variances + doubt))
+
+    doubt = max(DOUBTS, key=lambda doubt: float(with_doubt(doubt).log_density(numbers).sum()))
+    known = with_doubt(doubt)
+    errors = np.sort((np.abs(numbers - known.mean) / known.deviation).T, axis=1)
+    return replace(fitted, reader=replace(encoder, doubt=doubt, unseen_errors=errors, unseen=None))

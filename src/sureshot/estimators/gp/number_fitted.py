@@ -134,7 +134,7 @@ class GPNumbersFitted(NumberFitted):
         within = sum(w * one.covariance(queries).cpu().numpy() for w, one in zip(weight, self.members, strict=True))
         apart = moments[0] - np.tensordot(weight, moments[0], (0, 1))[:, None]  # (n, M, P)
         within = within[..., None] * moments[3][:, None] * moments[3]
-        scaled = self.widening**2 * within + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
+        scaled = self.wider**2 * within + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
         usual, places = found.scaled.deviation, np.arange(len(queries))
         correlation = scaled / (usual[:, None] * usual)
         correlation[places, places] = 1.0

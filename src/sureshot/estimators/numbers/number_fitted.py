@@ -83,11 +83,6 @@ class NumberFitted(Fitted, ABC):
         return float(self.rows.weight.sum())
 
     @property
-    def widening(self) -> float:
-        """What deviations are multiplied by."""
-        return self.wider * self.reader.farther
-
-    @property
     def usual(self) -> NormalMixture:
         """A normal of all labelled numbers, (1, P): what is known of a number before its row is."""
         mean = np.average(self.rows.y, axis=0, weights=self.rows.weight)
@@ -105,7 +100,8 @@ class NumberFitted(Fitted, ABC):
         """By moments (n, M, P) and (n, M), of numbers and of latents without noise, and widths (n, P) of rows."""
         scales, shares = noise_scales(self.degrees)
         means, spread = np.moveaxis(mean, 1, 0), latent.T + scales[:, None, None] * (variance - latent).T
-        deviation = self.widening * np.sqrt(spread)[..., None] * np.broadcast_to(widths, means.shape)  # (K, M, n, P)
+        noisy = spread[..., None] * np.broadcast_to(widths, means.shape) ** 2 + self.reader.doubt  # (K, M, n, P)
+        deviation = self.wider * np.sqrt(noisy)
         weight = np.outer(shares, self.predictor.weight).ravel()
         means = np.broadcast_to(means, deviation.shape).reshape(-1, *means.shape[1:])
         return Prediction(

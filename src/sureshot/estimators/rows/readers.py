@@ -38,10 +38,10 @@ class Reader(ABC):
     """How the file was read from which the first rows came."""
     clock: Clock | None = None
     """What tells the time of rows, where it matters."""
-    farther: float = 1.0
-    """How many times farther off the numbers of new rows are than those of rows that have taught it to read."""
+    doubt: float = 0.0
+    """Variance of numbers, as they are learnt, that rows which have taught it to read do not show."""
     unseen_errors: np.ndarray | None = None
-    """How far off numbers were of rows that have not, (P, K), each increasing, in deviations that are so much wider."""
+    """How far off numbers were of rows that have not, (P, K), each increasing, in deviations with this doubt."""
 
     @property
     def has_columns(self) -> bool:
