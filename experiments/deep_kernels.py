@@ -244,14 +244,14 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
         introduction=(
             f"Networks trained together with a kernel on their features, for {settings.steps} steps at most, with a "
             "fifth of the rows kept aside that says when to stop (but to the end: none, all steps, and the kernel "
-            f"as it was trained). Means over {len(settings.seeds)} draws of rows; each is tested on {settings.test_rows} "
-            "others. The network alone is a normal whose deviation is the error on rows kept aside. Seconds are a "
-            "core's, of fit and answers."
+            f"as it was trained). Means over {len(settings.seeds)} draws of rows; each is tested on "
+            f"{settings.test_rows} others. The network alone is a normal whose deviation is the "
+            "error on rows kept aside. Seconds are a core's, of fit and answers."
         ),
         tables=tables,
         config=settings,
         seeds=settings.seeds,
-        findings=tuple(_finding(data, n, means.xs((data, n))) for data, n in sizes),
+        findings=tuple(_finding(data, n, frame) for data, n in sizes),
     )
 
 
@@ -267,7 +267,9 @@ _CAPTIONS = {
 }
 
 
-def _finding(data: str, n: int, means: pd.DataFrame) -> str:
+def _finding(data: str, n: int, frame: pd.DataFrame) -> str:
+    chosen = frame[(frame["data"] == data) & (frame["labels"] == n)]
+    means = chosen.groupby("method")[["rmse", "log density", "coverage 90"]].mean()
     error, density, coverage = (means[name] for name in ("rmse", "log density", "coverage 90"))
     stopped, freely = [BY_EVIDENCE, BY_LEFT_OUT], list(TO_THE_END)
     better = BY_EVIDENCE if density[BY_EVIDENCE] > density[BY_LEFT_OUT] else BY_LEFT_OUT
