@@ -75,6 +75,16 @@ def left_out_moments(
     return found
 
 
+def told_without(
+    members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale, place: Tensor
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same as sure as left-out rows allow: means (K, M, P), and variances (K, M) of numbers and of latents."""
+    found = left_out_moments(members, rows, target, place)
+    sure = [member.tempered(moments) for member, moments in zip(members, found, strict=True)]
+    mean, variance, latent = (part.cpu().numpy() for part in stacked(sure))
+    return mean, variance, latent
+
+
 @dataclass(frozen=True)
 class GPNumbersFitted(NumberFitted):
     """What a `GPRegressor` has learnt."""
@@ -107,6 +117,29 @@ class GPNumbersFitted(NumberFitted):
         """With noise that depends on the row, by squared errors (N, P), NaN where they are not known."""
         noise = RowNoise.of(widths, self.rows, squared)
         return replace(self, predictor=replace(self.predictor, row_noise=noise), squared_errors=squared)
+
+    def with_degrees(self, degrees: float) -> GPNumbersFitted:
+        """With other tails, which change nothing of what members say of left-out rows."""
+        found = replace(self, degrees=degrees)
+        found.__dict__.update(without=self.without, widths_without=self.widths_without)
+        return found
+
+    @cached_property
+    def without(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What members say of the judges, each left out; see `told_without`."""
+        return told_without(self.members, self.weighted, self.target, judges(self.rows))
+
+    @cached_property
+    def widths_without(self) -> np.ndarray:
+        """What the judges multiply deviations by, each left out, (K, P)."""
+        place, noise = judges(self.rows).numpy(), self.predictor.row_noise
+        return np.ones((len(place), self.rows.y.shape[1])) if noise is None else noise.factors_without(self.rows, place)
+
+    @property
+    def errors_without(self) -> np.ndarray:
+        """How far off the judges' numbers are, each left out, (K, P), in deviations of the members' average."""
+        mean, variance, _ = self.without
+        return errors_of(self.predictor.weight, mean, variance, self.target(self.rows.y[judges(self.rows).numpy()]))
 
     def errors(self, rows: LabelledRows) -> np.ndarray:
         """How far off the numbers of other rows are, (n, P), in deviations."""
@@ -143,14 +176,7 @@ class GPNumbersFitted(NumberFitted):
 
     @cached_property
     def left_out(self) -> tuple[np.ndarray, Prediction]:
-        place = judges(self.rows)
-        found = left_out_moments(self.members, self.weighted, self.target, place)
-        sure = [member.tempered(moments) for member, moments in zip(self.members, found, strict=True)]
-        mean, variance, latent = (part.cpu().numpy() for part in stacked(sure))
-        widths = np.ones((len(place), self.rows.y.shape[1]))
-        if self.predictor.row_noise is not None:
-            widths = self.predictor.row_noise.factors_without(self.rows, place.numpy())
-        return self.rows.y[place.numpy()], self.prediction(mean, variance, latent, widths)
+        return self.rows.y[judges(self.rows).numpy()], self.prediction(*self.without, self.widths_without)
 
     @cached_property
     def left_out_densities(self) -> np.ndarray:

@@ -25,7 +25,7 @@ from sureshot.estimators.gp.number_fitted import (
     errors_of,
     judges,
     left_out_moments,
-    stacked,
+    told_without,
     trusting,
 )
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, sees_all
@@ -35,7 +35,7 @@ from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans, columns_s
 from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.solved_fitting import is_solved, solved_member, solved_plan
-from sureshot.estimators.gp.solved_member import SolvedNumberMember
+from sureshot.estimators.gp.solved_member import evidence_of
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
@@ -144,13 +144,13 @@ def _with_tails(
     Rows are trusted as far as their left-out numbers are near, unless they are too many to leave out each.
     """
     target = normal.target
-    degrees, scale = degrees_of(_errors(normal.members, normal.rows, target, judges(normal.rows)).ravel())
+    degrees, scale = degrees_of(normal.errors_without.ravel())
     if math.isinf(degrees):
         if not asked:
             return None
         degrees = DEGREES[-1]
     if len(normal.rows.y) > MOST_TRUSTED:
-        return replace(normal, degrees=degrees)
+        return normal.with_degrees(degrees)
     errors = _errors(normal.members, normal.rows, target)
     trusted = trust(errors / scale, degrees).mean(axis=1)
     plans = _plans(settings, training, trusting(training.rows, trusted), scaling, target, normal)
@@ -169,12 +169,12 @@ def _with_row_noise(settings: Settings, scaling: Scaling, fitted: GPNumbersFitte
     """With deviations that depend on the row, where that is clearly more probable, and tails as they then are."""
     place = judges(fitted.rows)
     errors = np.full(fitted.rows.y.shape, np.nan)
-    errors[place.numpy()] = _errors(fitted.members, fitted.weighted, fitted.target, place)
+    errors[place.numpy()] = fitted.errors_without
     widths = row_noise(settings, scaling, fitted.rows, errors)
     if widths is None:
         return fitted
     wide = fitted.with_widths(widths, errors**2)
-    return safest([replace(wide, degrees=degrees) for degrees in (*DEGREES, math.inf)])
+    return safest([wide.with_degrees(degrees) for degrees in (*DEGREES, math.inf)])
 
 
 def _plans(
@@ -266,16 +266,10 @@ def _updated(
     return _member(settings, member.plan, rows, target, False, member)
 
 
-def _errors(
-    members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale, place: torch.Tensor | None = None
-) -> np.ndarray:
-    """How far off left-out numbers are, (M, P), in deviations of the members' average; of all rows by default."""
-    place = torch.arange(len(rows.y)) if place is None else place
-    moments = left_out_moments(members, rows, target, place)
-    sure = [member.tempered(found) for member, found in zip(members, moments, strict=True)]
-    mean, variance, _ = (part.cpu().numpy() for part in stacked(sure))
-    weight = np.array([member.plan.weight for member in members])
-    return errors_of(weight, mean, variance, target(rows.y[place.numpy()]))
+def _errors(members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale) -> np.ndarray:
+    """How far off all left-out numbers are, (N, P), in deviations of the members' average."""
+    mean, variance, _ = told_without(members, rows, target, torch.arange(len(rows.y)))
+    return errors_of(np.array([member.plan.weight for member in members]), mean, variance, target(rows.y))
 
 
 def _found(
@@ -286,14 +280,11 @@ def _found(
     trusted: np.ndarray | None,
     chosen_by: int,
 ) -> GPNumbersFitted:
-    evidence = next(
-        (one.log_evidence for one in members if isinstance(one, GlobalNumberMember | SolvedNumberMember)), math.nan
-    )
     return GPNumbersFitted(
         columns=training.columns,
         reader=training.reader,
         rows=training.rows,
-        log_evidence=evidence,
+        log_evidence=evidence_of(members),
         predictor=NumberEnsemble(tuple(members)),
         target=target,
         one_target=training.one_target,

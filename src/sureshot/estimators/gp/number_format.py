@@ -20,7 +20,7 @@ from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.row_noise import Widths
-from sureshot.estimators.gp.solved_member import Solved, SolvedNumberMember
+from sureshot.estimators.gp.solved_member import Solved, SolvedNumberMember, evidence_of
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
@@ -129,12 +129,11 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         else:
             basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
         members.append(GlobalNumberMember.of(plan, support, basis))
-    of_all = (one.log_evidence for one in members if isinstance(one, GlobalNumberMember | SolvedNumberMember))
     found = GPNumbersFitted(
         columns=training.columns,
         reader=training.reader,
         rows=training.rows,
-        log_evidence=next(of_all, math.nan),
+        log_evidence=evidence_of(members),
         predictor=NumberEnsemble(tuple(members)),
         target=stored.target,
         one_target=stored.one_target,

@@ -112,7 +112,7 @@ class GlobalNumberMember(NumberMember):
 
     @classmethod
     def _exact(cls, plan: Plan, support: NumberSupport, basis: Finite) -> GlobalNumberMember:
-        """By one factor of the kernel matrix; features are made when it is first asked for variances."""
+        """By one factor of the kernel matrix; features are made when it is first asked what rows do."""
         noise = support.x.new_tensor([plan.model.noise])
         of_rows = *support.targets, support.weight, noise, support.left_out
         (found,) = leave_one_out_by_factors(evaluate(plan.kernel, support.x), *of_rows)

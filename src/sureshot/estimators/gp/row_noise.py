@@ -59,12 +59,9 @@ class RowNoise:
     @classmethod
     def of(cls, widths: Widths, rows: LabelledRows, errors: np.ndarray) -> RowNoise:
         """By rows and their squared errors (N, P) in deviations; NaN of rows whose errors are not known."""
-        seen = ~np.isnan(errors).any(axis=1)
-        some = replace(part_of(rows, seen), y=np.log(errors[seen] + _LEAST))
-        scale = TargetScale.of(some.y, some.weight)
-        return cls(
-            widths, LocalNumberMember.of(widths.plan, _support(some, scale, widths.plan), some), some, seen, scale
-        )
+        seen, some, scale = _logarithms(rows, errors)
+        member = LocalNumberMember.of(widths.plan, _support(some, scale, widths.plan), some)
+        return cls(widths, member, some, seen, scale)
 
     def factors(self, queries: Tensor) -> np.ndarray:
         """Of rows (Q, D) as they are kept, (Q, P)."""
@@ -77,17 +74,22 @@ class RowNoise:
         if not seen.all():
             found[~seen] = self.factors(torch.from_numpy(rows.x[place[~seen]]))
         if seen.any():
-            own = torch.from_numpy((np.cumsum(self.seen) - 1)[place[seen]])
-            support = _support(self.rows, self.scale, self.widths.plan)
-            found[seen] = self._factors(self.member.left_out(support, self.rows, own).mean)
+            found[seen] = self._factors(self._left_out((np.cumsum(self.seen) - 1)[place[seen]]))
         return found
 
-    def usual(self, mean: Tensor) -> np.ndarray:
-        """Logarithms (Q, P) of squared errors, from the regression's means."""
+    def usual_without(self) -> np.ndarray:
+        """Logarithms (K, P) of squared errors that are usual near its rows, each left out."""
+        return self._usual(self._left_out(np.arange(len(self.rows.y))))
+
+    def _left_out(self, place: np.ndarray) -> Tensor:
+        support = _support(self.rows, self.scale, self.widths.plan)
+        return self.member.left_out(support, self.rows, torch.from_numpy(place)).mean
+
+    def _usual(self, mean: Tensor) -> np.ndarray:
         return self.scale.back(mean.cpu().numpy())
 
     def _factors(self, mean: Tensor) -> np.ndarray:
-        factors: np.ndarray = np.exp(0.5 * (self.widths.level + self.widths.slope * self.usual(mean)))
+        factors: np.ndarray = np.exp(0.5 * (self.widths.level + self.widths.slope * self._usual(mean)))
         return factors
 
 
@@ -95,11 +97,7 @@ def row_noise(settings: Settings, scaling: Scaling, rows: LabelledRows, errors: 
     """By rows and their left-out errors (N, P) in deviations, NaN where they are not known; None: one width for all."""
     squared, ones = errors**2, np.ones(errors.shape[1])
     known = RowNoise.of(Widths(_plan(settings, scaling, rows, squared), 0 * ones, ones), rows, squared)
-    place = np.flatnonzero(known.seen)
-    of_rows = known.member.left_out(
-        _support(known.rows, known.scale, known.widths.plan), known.rows, torch.arange(len(place))
-    )
-    usual, own = known.usual(of_rows.mean), squared[place]
+    usual, own = known.usual_without(), squared[known.seen]
     level, slope = (np.array(part) for part in zip(*map(_fit, usual.T, own.T), strict=True))
     gain = (_losses(own, np.log(own.mean(axis=0) + _KEPT_APART)) - _losses(own, level + slope * usual)).sum(axis=1)
     if float(gain.mean()) <= MARGIN * float(gain.std()) / math.sqrt(len(gain)):
@@ -108,9 +106,7 @@ def row_noise(settings: Settings, scaling: Scaling, rows: LabelledRows, errors: 
 
 
 def _plan(settings: Settings, scaling: Scaling, rows: LabelledRows, squared: np.ndarray) -> Plan:
-    known = ~np.isnan(squared).any(axis=1)
-    some = replace(part_of(rows, known), y=np.log(squared[known] + _LEAST))
-    scale = TargetScale.of(some.y, some.weight)
+    _, some, scale = _logarithms(rows, squared)
 
     def support_of(part: LabelledRows, columns: Scaling, device: torch.device) -> Support:
         return NumberSupport.scaled(part, scale, columns, device)
@@ -118,6 +114,13 @@ def _plan(settings: Settings, scaling: Scaling, rows: LabelledRows, squared: np.
     one = replace(settings, kernel="auto", ensemble=False)
     (plan,) = local_plans(one, some, support_of, LogDensity("plug_in"), scaling, None)
     return plan
+
+
+def _logarithms(rows: LabelledRows, squared: np.ndarray) -> tuple[np.ndarray, LabelledRows, TargetScale]:
+    """Which squared errors (N, P) are known, (N,); those rows with the logarithms for targets, and their scale."""
+    seen = ~np.isnan(squared).any(axis=1)
+    some = replace(part_of(rows, seen), y=np.log(squared[seen] + _LEAST))
+    return seen, some, TargetScale.of(some.y, some.weight)
 
 
 def _support(rows: LabelledRows, scale: TargetScale, plan: Plan) -> NumberSupport:

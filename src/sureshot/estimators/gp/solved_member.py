@@ -9,6 +9,7 @@ latent variance v given the nearest others and noise d, is told ``y - a (d + v)`
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from sureshot.approximations.gridded import kiss, kronecker, toeplitz
 from sureshot.approximations.products import Products, conditioned
 from sureshot.approximations.tiles import Tiles
 from sureshot.computing.layout import aligned
-from sureshot.estimators.gp.number_member import LocalNumberMember, NumberMember, NumberMoments
+from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, NumberMoments
 from sureshot.estimators.gp.plan import Locality, Plan
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.rows.labelled_rows import LabelledRows
@@ -113,3 +114,9 @@ class SolvedNumberMember(NumberMember):
     ) -> Tensor:
         """Given the nearest rows."""
         return self.nearby.pulls(support, rows, queries, place, share)
+
+
+def evidence_of(members: Sequence[NumberMember]) -> float:
+    """Log evidence of the first that is given all rows at once; NaN if there is none."""
+    given_all = (one for one in members if isinstance(one, GlobalNumberMember | SolvedNumberMember))
+    return next((one.log_evidence for one in given_all), math.nan)
