@@ -41,7 +41,7 @@ from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
 from sureshot.estimators.numbers.number_fitted import optimism
 from sureshot.estimators.numbers.support import NumberSupport
-from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, trust
+from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, scale_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
@@ -55,6 +55,8 @@ LEAST_WEIGHT = 0.03  # of a member: less says too little for the time that it ta
 MOST_TRUSTED = 50_000  # rows, each of which is left out a few times; of more, noise has tails and no row counts less
 FEWEST_FOR_TAILS = 30  # rows: of fewer nobody knows which are wild
 UNKNOWN_NOISE = 0.1  # relative to the output scale, of one row
+PARTS, MOST_PARTS, ENOUGH_APART = 10, 3, 300
+"""Of the rows, how many are kept apart one after another, and how many rows say how much farther off new ones are."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,9 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
                 fitted = robust if noise == "student_t" else safest([fitted, robust])
         if settings.approximation in BY_NAME:
             fitted = _learnt(settings, training, fitted)
-        return _with_row_noise(settings, scaling, fitted) if noise == "auto" else fitted
+        degrees = fitted.degrees
+        fitted = _with_row_noise(settings, scaling, fitted) if noise == "auto" else fitted
+        return replace(fitted, farther=_farther(settings, fitted, degrees))
 
 
 def _learnt(settings: Settings, training: TrainingSet, found: GPNumbersFitted) -> GPNumbersFitted:
@@ -118,6 +122,41 @@ def _learnt(settings: Settings, training: TrainingSet, found: GPNumbersFitted) -
         plans, rows = [member.plan for member in members], trusting(training.rows, trusted)
         members = [_member(settings, plan, rows, target, False) for plan in plans]
     return _found(training, members, target, found.degrees, trusted, found.chosen_by)
+
+
+def _farther(settings: Settings, fitted: GPNumbersFitted, degrees: float) -> float:
+    """How many times farther off numbers are that no other row's trust has seen than left-out ones, at least once.
+
+    A row that is left out has told which of the others to trust: those that agree with it. So parts of the rows are
+    kept apart, the others are trusted anew, settings stay. So it is with noise that depends on the row.
+    """
+    if fitted.trusted is None:
+        return 1.0
+    part = (1000 * fitted.rows.lots).astype(np.int64) % PARTS
+    errors, noise = _errors(fitted.members, fitted.weighted, fitted.target), fitted.predictor.row_noise
+    if noise is not None:
+        errors /= noise.factors_without(fitted.rows, np.arange(len(errors)))
+    left_out, kept_apart = [], []
+    for k in range(min(MOST_PARTS, math.ceil(PARTS * ENOUGH_APART / len(part)))):
+        apart = part == k
+        if not 0 < apart.sum() < len(apart):
+            continue
+        rest, trusted = part_of(fitted.rows, ~apart), fitted.trusted[~apart]
+        for is_last in (False, True):
+            rows = trusting(rest, trusted)
+            members = [_member(settings, member.plan, rows, fitted.target, False) for member in fitted.members]
+            if not is_last:
+                without = _errors(members, rows, fitted.target)
+                trusted = trust(without, degrees).mean(axis=1)
+        told = replace(fitted, rows=rest, predictor=NumberEnsemble(tuple(members)))
+        if fitted.widths is not None:
+            told = told.with_widths(fitted.widths, without**2)
+        kept_apart.append(told.errors(part_of(fitted.rows, apart)))
+        left_out.append(errors[apart])
+    if not left_out:
+        return 1.0
+    now, then = (scale_of(np.concatenate(found).ravel(), degrees) for found in (kept_apart, left_out))
+    return max(1.0, now / then)
 
 
 def safest(found: Sequence[GPNumbersFitted]) -> GPNumbersFitted:
@@ -254,6 +293,7 @@ def update_numbers(
     weighted = trusting(rows, trusted)
     members = [_updated(settings, member, weighted, places, known.target) for member in known.members]
     found = _found(training, members, known.target, known.degrees, trusted, known.chosen_by)
+    found = replace(found, farther=known.farther)
     return found if squared is None or known.widths is None else found.with_widths(known.widths, squared)
 
 

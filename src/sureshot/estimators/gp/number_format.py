@@ -52,6 +52,7 @@ class StoredNumbers(Stored):
     calibrated: bool
     chosen_by: int
     degrees: float | None  # None: infinite
+    farther: float
     trusted: np.ndarray | None  # (N,)
     squared_errors: np.ndarray | None  # (N, P)
     widths: Widths | None
@@ -64,8 +65,10 @@ class StoredNumbers(Stored):
             raise ValueError("the numbers do not fit their scale")
         if not self.members or abs(sum(member.plan.weight for member in self.members) - 1) > 1e-6:
             raise ValueError("the members' weights do not sum to one")
-        if not self.wider > 0 or self.chosen_by < 0 or (self.one_target and len(self.target.mean) > 1):
-            raise ValueError("malformed calibration or numbers of targets or rows")
+        if not (self.wider > 0 and self.farther > 0) or self.chosen_by < 0:
+            raise ValueError("malformed calibration or number of rows that chose settings")
+        if self.one_target and len(self.target.mean) > 1:
+            raise ValueError("malformed number of targets")
         trusted = self.trusted
         if trusted is not None and (trusted.shape != self.rows.weight.shape or not (trusted > 0).all()):
             raise ValueError("malformed shares of weights")
@@ -87,7 +90,10 @@ class StoredNumbers(Stored):
 
 
 def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
-    names = ("target", "one_target", "wider", "calibrated", "chosen_by", "trusted", "squared_errors", "widths")
+    names = (
+        *("target", "one_target", "wider", "calibrated", "chosen_by", "farther"),
+        *("trusted", "squared_errors", "widths"),
+    )
     return {
         **{name: getattr(fitted, name) for name in names},
         "degrees": None if math.isinf(fitted.degrees) else fitted.degrees,
@@ -142,6 +148,7 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         degrees=math.inf if stored.degrees is None else stored.degrees,
         trusted=stored.trusted,
         calibrated=stored.calibrated,
+        farther=stored.farther,
     )
     if stored.widths is None or stored.squared_errors is None:
         return found

@@ -21,7 +21,7 @@ from sureshot.estimators.arguments import RandomState, Rows, check_choice, check
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.influence import NumberInfluence, influence_on
-from sureshot.estimators.numbers.number_fitted import NumberFitted, optimism
+from sureshot.estimators.numbers.number_fitted import NumberFitted
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.targets import check_numbers
 from sureshot.warned import warn
@@ -79,8 +79,8 @@ class Forecast:
     def errors(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How far off numbers (n, P) are, in deviations, and from which coverage on intervals contain them."""
         error = self.found.errors(y)
-        usual = optimism(self.fitted.chosen_by) * self.fitted.usual_errors
-        found = [np.searchsorted(known, one) / (len(known) + 1) for known, one in zip(usual, error.T, strict=True)]
+        usual = zip(self.fitted.errors_to_expect, error.T, strict=True)
+        found = [np.searchsorted(known, one) / (len(known) + 1) for known, one in usual]
         return np.sign(y - self.found.mean) * error, np.stack(found, axis=1)
 
     def log_density(self, y: Any) -> np.ndarray:

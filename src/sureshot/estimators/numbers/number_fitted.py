@@ -76,6 +76,7 @@ class NumberFitted(Fitted, ABC):
     calibrated: bool = field(default=False, kw_only=True)
     chosen_by: int = field(default=0, kw_only=True)  # how many rows chose the settings
     degrees: float = field(default=math.inf, kw_only=True)  # of freedom of the noise; infinite of a normal
+    farther: float = field(default=1.0, kw_only=True)  # times that new numbers are off than left-out ones, as measured
 
     @property
     def n_rows(self) -> float:
@@ -132,14 +133,16 @@ class NumberFitted(Fitted, ABC):
         y, found = self.left_out
         return np.sort(found.errors(y).T, axis=1)
 
+    @property
+    def errors_to_expect(self) -> np.ndarray:
+        """How far off new numbers are, as `usual_errors`."""
+        return optimism(self.chosen_by) * self.farther * self.usual_errors
+
     def deviations_within(self, coverage: float) -> np.ndarray:
         """Deviations (P,) within which a share of new numbers lies: conformal where left-out rows are enough."""
-        errors = self.usual_errors
+        errors = self.errors_to_expect
         rank = math.ceil(coverage * (errors.shape[1] + 1) - 1e-9)
-        if rank > errors.shape[1]:
-            return np.full(len(errors), np.inf)
-        found: np.ndarray = optimism(self.chosen_by) * errors[:, rank - 1]
-        return found
+        return np.full(len(errors), np.inf) if rank > errors.shape[1] else errors[:, rank - 1]
 
     @cached_property
     def outlier_score(self) -> OutlierScore:

@@ -48,7 +48,7 @@ def degrees_of(z: np.ndarray) -> tuple[float, float]:
     normal = stats.norm.logpdf(z, 0, math.sqrt(np.mean(z**2)))
     best = (math.inf, 1.0, 0.0)
     for degrees in DEGREES:
-        scale = _scale(z, degrees)
+        scale = scale_of(z, degrees)
         gain = stats.t.logpdf(z / scale, degrees) - math.log(scale) - normal
         mean, error = float(gain.mean()), float(gain.std()) / math.sqrt(len(z))
         if mean > MARGIN * error and mean > best[2]:
@@ -56,8 +56,8 @@ def degrees_of(z: np.ndarray) -> tuple[float, float]:
     return best[:2]
 
 
-def _scale(z: np.ndarray, degrees: float) -> float:
-    """By maximum likelihood: the fixed point of a weighted variance."""
+def scale_of(z: np.ndarray, degrees: float) -> float:
+    """Of errors (n,) with tails, by maximum likelihood: the fixed point of a weighted variance."""
     square = float(np.mean(z**2))
     for _ in range(100):
         square = max(float(np.mean((degrees + 1) * z**2 / (degrees + z**2 / square))), 1e-12)
