@@ -50,19 +50,31 @@ SOURCES = {
 
 
 class AsCategories(TransformerMixin, BaseEstimator):
-    """Text as pandas categories, gaps as gaps."""
+    """Text as pandas categories, gaps as gaps; of more levels than boosting takes as their place in the alphabet."""
+
+    MOST = 255
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> AsCategories:
-        """Nothing to learn."""
+        """Levels of columns that have many."""
+        levels = {name: np.sort(X[name].dropna().astype(str).unique()) for name in _text(X)}
+        self.many_ = {name: known for name, known in levels.items() if len(known) > self.MOST}
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """The frame with other types."""
-        return X.astype(dict.fromkeys(_text(X), "category"))
+        places = {
+            name: np.where(X[name].isna(), np.nan, np.searchsorted(known, X[name].fillna("").astype(str)))
+            for name, known in self.many_.items()
+        }
+        return X.assign(**places).astype({name: "category" for name in _text(X) if name not in places})
 
 
-class AsText(AsCategories):
+class AsText(TransformerMixin, BaseEstimator):
     """Text with gaps as a level."""
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> AsText:
+        """Nothing to learn."""
+        return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """The frame without gaps in its text."""

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from experiments import mixed_tables
-from experiments.mixed_tables import METHODS, one_hot
+from experiments.mixed_tables import METHODS, AsCategories, one_hot
 from experiments.uci import load
 
 
@@ -43,3 +43,10 @@ def test_text_of_small_sets_is_zeros_and_ones_elsewhere() -> None:
     x, _ = load("credit_australian", None)
     assert x.shape == (690, 46)
     assert np.isnan(x).sum() == 25
+
+
+def test_text_of_more_levels_than_boosting_takes_is_its_place_in_the_alphabet() -> None:
+    table = pd.DataFrame({"day": [f"{day:03d}" for day in range(300)], "kind": ["a", "b", None] * 100})
+    found = AsCategories().fit(table).transform(pd.DataFrame({"day": ["007", None, "9"], "kind": ["a", None, "b"]}))
+    np.testing.assert_array_equal(found["day"], [7, np.nan, 300])
+    assert found["kind"].dtype == "category"
