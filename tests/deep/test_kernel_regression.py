@@ -15,6 +15,7 @@ from sureshot.deep import kernel_regression
 from sureshot.deep.kernel_regression import (
     LEAST_NOISE,
     DeepKernel,
+    ExactObjective,
     KernelObjective,
     KernelTraining,
     TrainedKernel,
@@ -23,7 +24,7 @@ from sureshot.deep.kernel_regression import (
 from sureshot.networks import DivergedError
 from sureshot.networks.backbones import make_backbone
 
-OBJECTIVES: tuple[KernelObjective, ...] = ("leave_one_out", "evidence")
+OBJECTIVES: tuple[ExactObjective, ...] = ("leave_one_out", "evidence")
 RNG = np.random.default_rng(0)
 X, Y = torch.from_numpy(RNG.normal(size=(12, 3))), torch.from_numpy(RNG.normal(size=(2, 12)))
 WEIGHT = torch.ones(12, dtype=torch.float64)
@@ -89,7 +90,7 @@ def test_rows_are_left_out_in_closed_form(heavy: float) -> None:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_gradients(objective: KernelObjective) -> None:
+def test_gradients(objective: ExactObjective) -> None:
     kernel = small_kernel()
     names = [name for name, _ in kernel.named_parameters()]
     weight = WEIGHT.index_fill(0, torch.tensor([5]), 2.0)
@@ -106,7 +107,7 @@ def test_gradients(objective: KernelObjective) -> None:
 class _Loss(nn.Module):
     """The loss as a module's own call."""
 
-    def __init__(self, kernel: DeepKernel, objective: KernelObjective) -> None:
+    def __init__(self, kernel: DeepKernel, objective: ExactObjective) -> None:
         super().__init__()
         self.kernel, self.objective = kernel, objective
 
@@ -146,7 +147,7 @@ def trained(n_rows: int = 60, name: str = "mlp", **settings: object) -> tuple[Tr
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_without_rows_kept_aside_either_objective_makes_nothing_of_noise(objective: KernelObjective) -> None:
+def test_without_rows_kept_aside_either_objective_makes_nothing_of_noise(objective: ExactObjective) -> None:
     settings = {"objective": objective, "learning_rate": 0.01, "steps": 300}
     stopped, honest = trained(**settings)
     freely, sure = trained(**settings, kept_aside=0.0)
@@ -178,11 +179,19 @@ def test_a_learnt_direction_beats_all_columns_alike() -> None:
     assert learnt > dict(found.scores)[0] + 0.5
 
 
-def test_many_rows_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("objective", ["leave_one_out", "svgp"])
+def test_many_rows_come_in_batches(objective: KernelObjective, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_regression, "EXACT_ROWS", 60)
     monkeypatch.setattr(kernel_regression, "BATCH_ROWS", 40)
-    found, _ = trained(150, "linear", steps=150, learning_rate=0.01)
+    monkeypatch.setattr(kernel_regression, "INDUCING", 30)
+    found, _ = trained(150, "linear", objective=objective, steps=150, learning_rate=0.01)
     assert dict(found.scores)[found.step] > dict(found.scores)[0] + 0.3
+
+
+def test_the_bound_learns_as_the_evidence_does() -> None:
+    found, logs = trained(150, "linear", objective="svgp", steps=200, learning_rate=0.01)
+    assert dict(found.scores)[found.step] > dict(found.scores)[0] + 0.5
+    assert logs > dict(found.scores)[0] + 0.5
 
 
 def test_seeds() -> None:

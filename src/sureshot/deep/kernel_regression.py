@@ -6,7 +6,7 @@ place rows where they explain each other does so, until noise is next to nothing
 surely (Ober, Rasmussen & van der Wilk 2021). The log density of left-out rows, in closed form by one Cholesky factor,
 asks of each row what the others say of it, and is fooled no less, as the network has seen them all. So a fifth of the
 rows is kept aside, which choose the step whose network stays, whatever is maximised. Many rows come in batches, each a
-problem of its own.
+problem of its own; or each a part of one, by inducing inputs (`inducing_bound`).
 
 References: Wilson, Hu, Salakhutdinov & Xing 2016; Rasmussen & Williams 2006, section 5.4.2.
 """
@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from sureshot.deep.inducing_bound import bound_step, start_of_bound
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.least_squares import leave_one_out_residuals, regression_log_evidence, regression_sites
 from sureshot.kernels import RBF, evaluate
@@ -28,11 +31,13 @@ from sureshot.networks.divergence import LARGEST_LOSS, DivergedError
 from sureshot.networks.seeds import generator_for
 from sureshot.progress import tracked
 
-KernelObjective = Literal["leave_one_out", "evidence"]
+ExactObjective = Literal["leave_one_out", "evidence"]
+KernelObjective = Literal[ExactObjective, "svgp"]
 
 LEAST_NOISE = 1e-4  # variance, of numbers of variance one
 BATCH_ROWS = 1000  # of which a step sees the kernel matrix
 EXACT_ROWS = 1500  # up to which a step sees them all
+INDUCING = 200  # inputs at most
 SEEN_AT_ONCE = 200  # rows whose distances say what is near, and rows that the network embeds at once
 KERNEL_RATE = 10.0  # times the network's: three logarithms are far from flat
 WAIT = 5  # steps between two looks at the rows kept aside
@@ -93,7 +98,7 @@ class DeepKernel(nn.Module):
         x: Tensor,  # (N, *shape)
         y: Tensor,  # (P, N), of mean zero and variance about one
         weight: Tensor,  # (N,)
-        objective: KernelObjective,
+        objective: ExactObjective,
     ) -> Tensor:
         """Negative log density, in nats for each row and target."""
         unit, scale = evaluate(RBF(), self(x)), self.log_outputscale.exp()
@@ -153,18 +158,26 @@ def train_kernel(
 
 
 Rows = tuple[Tensor, Tensor, Tensor]
+Loss = Callable[[Rows, float], Tensor]  # of a batch, which is a share of all rows
 
 
 def _trained(kernel: DeepKernel, rows: Rows, aside: Tensor, seen: Tensor, settings: KernelTraining) -> TrainedKernel:
+    many = len(seen) > EXACT_ROWS
     kernel.train()
     _start(kernel, _part(rows, seen[:SEEN_AT_ONCE])[0])
     own = [kernel.log_lengthscale, kernel.log_outputscale, kernel.log_noise]
+    loss_of: Loss
+    if settings.objective == "svgp":
+        loss_of = _Bound(kernel, *_part(rows, _some(seen, INDUCING, settings.seed, "inducing inputs")))
+        own.append(loss_of.inputs)
+    else:
+        loss_of = partial(_exact_loss, kernel, settings.objective)
     groups = [{"params": own, "lr": KERNEL_RATE * settings.learning_rate}]
     if weights := list(kernel.network.parameters()):
         groups.append({"params": weights, "lr": settings.learning_rate})
     optimiser = torch.optim.Adam(groups)
     scores, best, found = [], -math.inf, (0, copy.deepcopy(kernel.state_dict()))
-    known = _part(rows, seen[:EXACT_ROWS])
+    known = _part(rows, _some(seen, EXACT_ROWS, settings.seed, "rows that say") if many else seen)
     for step in tracked(range(settings.steps + 1), "training the network", settings.steps + 1):
         if len(aside) and step % WAIT == 0:
             scores.append((step, _score(kernel.eval(), known, _part(rows, aside))))
@@ -174,13 +187,35 @@ def _trained(kernel: DeepKernel, rows: Rows, aside: Tensor, seen: Tensor, settin
                 break
         if step == settings.steps:
             break
-        _step(kernel.train(), optimiser, _part(rows, _batch(seen, settings.seed, step)), step, settings)
+        places = _some(seen, BATCH_ROWS, settings.seed, "batch", step) if many else seen
+        kernel.train()
+        _step(loss_of, optimiser, _part(rows, places), len(places) / len(seen), step, settings)
     if len(aside):
         kernel.load_state_dict(found[1])
     is_aside = torch.zeros(len(rows[0]), dtype=torch.bool, device=aside.device)
     is_aside[aside] = True
     kernel.eval().requires_grad_(False)
     return TrainedKernel(kernel, is_aside, tuple(scores), found[0] if len(aside) else settings.steps)
+
+
+def _exact_loss(kernel: DeepKernel, objective: ExactObjective, batch: Rows, _: float) -> Tensor:
+    return kernel.loss(*batch, objective)
+
+
+class _Bound:
+    """The bound as a loss; inducing inputs start where the network puts some rows."""
+
+    def __init__(self, kernel: DeepKernel, x: Tensor, y: Tensor, _: Tensor) -> None:
+        with torch.no_grad():
+            self.inputs = nn.Parameter(kernel(x) * kernel.lengthscale)
+        self.kernel, self.state = kernel, start_of_bound(self.inputs, y)
+
+    def __call__(self, batch: Rows, share: float) -> Tensor:
+        x, y, weight = batch
+        scale, inputs = self.kernel.log_outputscale.exp(), self.inputs / self.kernel.lengthscale
+        problem = inputs, self.kernel(x), scale, self.kernel.noise, y, weight, share
+        self.state, bound = bound_step(self.state, *problem)
+        return -bound * share / (len(y) * weight.sum())
 
 
 def _start(kernel: DeepKernel, x: Tensor) -> None:
@@ -195,11 +230,16 @@ def _start(kernel: DeepKernel, x: Tensor) -> None:
 
 
 def _step(
-    kernel: DeepKernel, optimiser: torch.optim.Optimizer, batch: Rows, step: int, settings: KernelTraining
+    loss_of: Loss,
+    optimiser: torch.optim.Optimizer,
+    batch: Rows,
+    share: float,
+    step: int,
+    settings: KernelTraining,
 ) -> None:
     optimiser.zero_grad()
     try:
-        loss = kernel.loss(*batch, settings.objective)
+        loss = loss_of(batch, share)
         value = float(loss.detach())
     except torch.linalg.LinAlgError:
         value = math.nan
@@ -229,12 +269,9 @@ def _score(kernel: DeepKernel, known: Rows, asked: Rows) -> float:
     return found if math.isfinite(found) else -math.inf
 
 
-def _batch(seen: Tensor, seed: int, step: int) -> Tensor:
-    """Rows of a step: all, or some that are drawn."""
-    if len(seen) <= EXACT_ROWS:
-        return seen
-    drawn = torch.randperm(len(seen), generator=generator_for(seed, "batch", step))[:BATCH_ROWS]
-    return seen[drawn.to(seen.device)]
+def _some(places: Tensor, count: int, seed: int, purpose: str, *place: int) -> Tensor:
+    """That many, drawn."""
+    return places[torch.randperm(len(places), generator=generator_for(seed, purpose, *place))[:count].to(places.device)]
 
 
 def _part(rows: Rows, places: Tensor) -> Rows:

@@ -39,7 +39,7 @@ def same_bits(one: GPRegressor, other: GPRegressor, rows: Any) -> None:
     np.testing.assert_array_equal(one.predict_interval(rows, 0.5).upper, other.predict_interval(rows, 0.5).upper)
 
 
-@pytest.mark.parametrize("objective", ["leave_one_out", "evidence"])
+@pytest.mark.parametrize("objective", ["leave_one_out", "evidence", "svgp"])
 def test_it_finds_the_direction_that_distances_drown(objective: str) -> None:
     rng = np.random.default_rng(3)  # of other rows the network may stop at a poorer direction
     x = rng.normal(size=(450, 20))

@@ -102,8 +102,9 @@ class GPRegressor(IncrementalRegressor):
         A network that `fit` trains together with a kernel on its features, which are learnt from in place of X: "mlp"
         for tables, "lstm" for sequences (n, length, channels), "conv4" for images, any other backbone by name, a dict
         of its name and options, or any module that gives (n, features). See docs/regression.md.
-    backbone_objective : {"leave_one_out", "evidence"}, default="leave_one_out"
-        What it is trained by. A fifth of the rows is kept aside and says when to stop.
+    backbone_objective : {"leave_one_out", "evidence", "svgp"}, default="leave_one_out"
+        What it is trained by; "svgp", a bound of the evidence by inducing inputs, is for more rows than a batch has. A
+        fifth of the rows is kept aside and says when to stop.
     backbone_steps : int, default=500
         Steps that it is trained for at most.
     backbone_learning_rate : float, default=0.003
