@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import LCMKernel, RBFKernel, ScaleKernel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sureshot import FewShotClassifier, GPClassifier
+from sureshot import FewShotClassifier, GPClassifier, GPRegressor
 from sureshot.computing.memory import in_bytes
+from sureshot.kernels import RBF, RationalQuadratic
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [3.0, 1.0]])
 Y = np.array([0, 1, 0, 1])
@@ -100,6 +101,26 @@ def test_bad_data_is_named(x: Any, y: Any, error: type[Exception], message: str)
 def test_bad_arguments_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GPClassifier(**options).fit(X, Y)
+
+
+@pytest.mark.parametrize("estimator", [GPClassifier, GPRegressor])
+@pytest.mark.parametrize(
+    ("kernel", "shape"),
+    [
+        (RationalQuadratic(alpha=torch.tensor([0.78])), r"\(1,\)"),
+        (2.0 * RBF([[1.0, 2.0]] * 3) + 1.0, r"\(3,\)"),
+        (ScaleKernel(RBFKernel(batch_shape=torch.Size([2]))), r"\(2,\)"),
+        (LCMKernel([RBFKernel(batch_shape=torch.Size([2]))], num_tasks=2), r"\(2,\)"),
+    ],
+    ids=str,
+)
+def test_kernels_of_many_are_named(estimator: Any, kernel: Any, shape: str) -> None:
+    with pytest.raises(ValueError, match=f"parameters have batch dimensions {shape}: give numbers"):
+        estimator(kernel).fit(X, Y)
+
+
+def test_a_length_scale_for_each_column_is_one_kernel() -> None:
+    GPRegressor(2.0 * RBF([1.0, 2.0]) + RationalQuadratic(alpha=torch.tensor(0.78))).fit(X, Y)
 
 
 @pytest.mark.parametrize("estimator", [GPClassifier, FewShotClassifier])

@@ -76,6 +76,10 @@ class GPyTorchKernel(Expression):
     in_files = False
 
     @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return tuple(self.module.batch_shape)
+
+    @property
     def parameters(self) -> dict[str, Tensor]:
         """The module's own: raw, and to be changed there."""
         return dict(self.module.named_parameters())

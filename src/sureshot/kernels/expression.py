@@ -114,6 +114,13 @@ class Expression(ABC):
         return next((width for _, part in self._parts() if (width := part.width) is not None), None)
 
     @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading dimensions of the parameters, broadcast."""
+        own = ((getattr(self, name), role.kind) for name, role in self.roles.items() if role.is_parameter)
+        shapes = [value.shape[:-1] if kind == "columns" else value.shape for value, kind in own]
+        return tuple(np.broadcast_shapes(*shapes, *(part.batch_shape for _, part in self._parts())))
+
+    @property
     def parameters(self) -> dict[str, Tensor]:
         """The parameters by name, those of parts behind the part's name and a dot."""
         found = {name: getattr(self, name) for name, role in self.roles.items() if role.is_parameter}

@@ -169,3 +169,8 @@ def _check_kernel(kernel: Any) -> None:
             "kernel must be a name or a gpytorch.kernels.Kernel or a sureshot.kernels.Expression; "
             f"got {kernel!r}. Names are 'auto', {', '.join(map(repr, KERNEL_NAMES))} and 'precomputed'."
         )
+    elif kernel.batch_shape:
+        raise ValueError(
+            f"kernel must be a single one, but its parameters have batch dimensions {tuple(kernel.batch_shape)}: give "
+            "numbers, or tensors of no dimension, as in RBF(0.7); only a length-scale for each column is a list."
+        )
