@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sureshot.data import DataError, load_table
+from sureshot.data import DataError, load_table, read_npz
 
 X = np.arange(12.0).reshape(4, 3)
 Y = np.array([0, 0, 1, 1])
@@ -58,6 +58,13 @@ def test_a_target_names_the_array_of_labels(tmp_path: Path) -> None:
         load_table(path, "specie")
 
 
+@pytest.mark.parametrize("labels", [Y, np.array([0.5, 1.5, 2.0, -1.0]), np.array(["a", "b", "a", "b"])])
+def test_a_column_of_targets_is_one_for_each_row(tmp_path: Path, labels: np.ndarray) -> None:
+    _, y, _ = read_npz(save(tmp_path / "e.npz", X=X, y=labels[:, None]))
+    assert y is not None
+    np.testing.assert_array_equal(y, labels)
+
+
 def test_other_arrays_are_left_alone_and_said_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = save(tmp_path / "e.npz", X=X, y=Y, split=np.array(["train"] * 4))
     with caplog.at_level(logging.INFO, logger="sureshot"):
@@ -99,6 +106,7 @@ BAD = {
     ),
     "infinite": ({"X": np.where(X == 4, np.inf, X)}, "NaN or infinite"),
     "lengths": ({"X": X, "y": Y[:3]}, "4 rows but 3 labels in array y"),
+    "two targets": ({"X": X, "y": np.eye(4)[:, :2]}, r"array y has shape \(4, 2\), expected \(4,\)"),
     "one-hot": ({"X": X, "y": np.eye(4)}, r"use \.argmax\(1\)"),
     "missing labels": ({"X": X, "y": np.array([0, np.nan, 1, 1])}, "no label in 1 of 4"),
     "fractions": ({"X": X, "y": np.array([0, 0.5, 1, 1])}, "numbers with fractions"),

@@ -2,8 +2,8 @@
 
 An encoder of text, images or sound gives one row of numbers for each item. ``numpy.savez(path, X=X, y=y)``
 keeps such rows better than a CSV file (a tenth of the size, no digits lost). The rows are the array ``X`` or
-``embedding``, (N, D); labels, if any, are ``y`` or ``label``, (N,); ``feature_names``, (D,), is optional;
-all other arrays (a ``split``, say) are left alone.
+``embedding``, (N, D); labels, if any, are ``y`` or ``label``, (N,) or (N, 1); ``feature_names``, (D,), is
+optional; all other arrays (a ``split``, say) are left alone.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def read_npz(
             raise DataError(f"{path} has no array {target!r}{near(target, names)}; arrays: {listed(names)}")
         X = _array(archive, path, x_name)
         y = None if y_name is None else _array(archive, path, y_name)
+        y = y[:, 0] if y is not None and y.ndim == 2 and y.shape[1] == 1 else y
         features = _array(archive, path, _NAMES) if _NAMES in names else None
     others = [name for name in names if name not in {x_name, y_name, _NAMES}]
     if others:
