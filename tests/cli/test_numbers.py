@@ -135,6 +135,32 @@ def test_fit_writes_a_report_of_rows_that_were_held_out(houses: Path, tmp_path: 
     assert "cross-validated" in run(*command, "--report", tmp_path / "r").stdout
 
 
+@pytest.mark.parametrize("numbers", [[3.5], [3.5, 4.5]])
+def test_too_few_rows_to_hold_one_out_are_reported_without_scores(
+    numbers: list[float], tmp_path: Path, run: Run
+) -> None:
+    pd.DataFrame({"a": range(len(numbers)), "y": numbers}).to_csv(tmp_path / "few.csv", index=False)
+    command = (
+        "fit",
+        tmp_path / "few.csv",
+        "--target",
+        "y",
+        "--task",
+        "numbers",
+        "--output",
+        tmp_path / "m.safetensors",
+    )
+    result = run(*command, "--report", tmp_path / "r", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert found["cross_validated"] == {}
+    assert "3 rows are needed to hold one out" in result.stderr
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "3 rows are needed to hold one out" in page
+    assert "deviation of the noise" in page
+    assert "cross-validated" not in run(*command, "--report", tmp_path / "r").stdout
+
+
 def test_update_corrects_and_forgets(houses: Path, tmp_path: Path, run: Run) -> None:
     names = ("--id", "name", "-t", "price")
     first = run("update", houses / "m.safetensors", houses / "more.csv", *names, "-o", tmp_path / "a", "--json")

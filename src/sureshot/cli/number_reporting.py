@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sureshot.data import DataTable
     from sureshot.estimators.gp.regressor import GPRegressor
 
+_log = logging.getLogger(__name__)
+
+_FEWEST = 3  # rows that are predicted without each other
 _MOST = 12  # rows and columns in a table
 _SCALES = {"none": "as it is", "log": "logarithms", "yeo_johnson": "powers (Yeo and Johnson)"}
 
@@ -61,28 +65,34 @@ def write_evaluation(model: GPRegressor, rows: pd.DataFrame, folder: Path, title
 def cross_validated_report(
     model: GPRegressor, table: DataTable, folder: Path, name: str
 ) -> tuple[Path, dict[str, Any]]:
-    """Report of a fit, on rows predicted by models that were fitted without them, and its scores.
+    """Report of a fit, on rows predicted by models that were fitted without them, and its scores if there are any.
 
     The rows are dealt into five folds; beyond 5000 rows only the first is judged.
     """
     assert table.y is not None
+    title, introduction = f"Numbers of {name}", f"A model of numbers, fitted on {len(table.y)} rows."
+    if len(table.y) < _FEWEST:
+        few = f"{_FEWEST} rows are needed to hold one out: one alone does not say how far numbers differ"
+        _log.warning("%s, so the report has no scores", few)
+        return write_report(folder, _report_of(model, title=title, introduction=f"{introduction} {few}.")), {}
     folds = np.random.default_rng(0).permutation(len(table.y)) % min(N_FOLDS, len(table.y))
     parts = [
         judged(fitted.forecast(take(table.X, held_out)), table.y[held_out], table.row_ids[held_out])
         for held_out, fitted in fitted_without(model, table, folds)
     ]
     rows = pd.concat(parts, ignore_index=True)
-    introduction = (
-        f"A model of numbers, fitted on {len(table.y)} rows. Scores are of {len(rows)} rows, each predicted by a model "
-        f"fitted without it ({N_FOLDS} folds, {len(parts)} of them judged)."
+    introduction += (
+        f" Scores are of {len(rows)} rows, each predicted by a model fitted without it ({N_FOLDS} folds, {len(parts)} "
+        "of them judged)."
     )
-    return write_report(folder, _report(model, rows, f"Numbers of {name}", introduction)), means_of(rows)
+    return write_report(folder, _report(model, rows, title, introduction)), means_of(rows)
 
 
 def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: str) -> Report:
     scores = means_of(rows)
     columns = ("score", f"{len(rows)} rows", "one mean for all")
-    return Report(
+    return _report_of(
+        model,
         title=title,
         introduction=introduction,
         verdict=f"Predictions of {len(rows):,} rows are {scores['mae']:.3g} off on average, those of one mean for all "
@@ -90,10 +100,11 @@ def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: st
         summary=Table(columns, tuple(score_lines(scores))),
         pictures=_pictures(rows, model.target_transform_ == "log"),
         tables=(_surprising(rows), *_relevance(model)),
-        model=facts(model),
-        environment=environment(),
-        command=command_line(),
     )
+
+
+def _report_of(model: GPRegressor, **parts: Any) -> Report:
+    return Report(**parts, model=facts(model), environment=environment(), command=command_line())
 
 
 def _pictures(rows: pd.DataFrame, logarithmic: bool) -> tuple[Picture, ...]:
