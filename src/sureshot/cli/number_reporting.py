@@ -13,7 +13,7 @@ import pandas as pd
 from sureshot.cli.console import command_line
 from sureshot.cli.numbers import judged, means_of, score_lines
 from sureshot.cli.reading import take
-from sureshot.cli.reporting import N_FOLDS, average_of, fitted_without
+from sureshot.cli.reporting import N_FOLDS, average_of, fitted_without, seen_as
 from sureshot.report import Picture, Report, Table, environment, write_report
 from sureshot.report.number_plots import MOST_POINTS, coverage_curve, predicted_against_true, residuals
 
@@ -30,28 +30,18 @@ _SCALES = {"none": "as it is", "log": "logarithms", "yeo_johnson": "powers (Yeo 
 
 def facts(model: GPRegressor) -> dict[str, object]:
     """What the regressor became."""
-    plans = [member.plan for member in model.members_]
+    members = model.members_
     found: dict[str, object] = {"kernel": str(model.kernel_)}
-    if len(plans) > 1:
-        found["average of"] = average_of(
-            (
-                plan.weight,
-                f"{plan.kernel}{' of ranks' if plan.scaling.ranks is not None else ''}"
-                f"{f' by {plan.local.n_neighbours} nearest rows' if plan.local is not None else ''}"
-                f"{', columns by relevance' if plan.scaling.relevance is not None else ''}",
-            )
-            for plan in plans
-        )
+    if len(members) > 1:
+        found["average of"] = average_of((one.weight, f"{one.kernel}{seen_as(one)}") for one in members)
     usual, degrees = model.usual_, model.noise_degrees_
-    gain = 1.0 if plans[0].local is None else plans[0].local.gain
-    noise = plans[0].temperature * math.sqrt(gain * plans[0].model.noise)
     known = math.isfinite(model.log_evidence_)
     return {
         **found,
         "target": f"{usual.mean[0, 0]:.5g} ± {usual.deviation[0, 0]:.3g}",
         "scale of the target": _SCALES[model.target_transform_],
         "noise": "normal" if math.isinf(degrees) else f"Student's with {degrees:g} degrees of freedom",
-        "deviation of the noise": f"{noise:.3g} of the target's, on its scale",
+        "deviation of the noise": f"{members[0].noise:.3g} of the target's, on its scale",
         "features": int(model.n_features_in_),
         **({"log evidence (nats)": round(model.log_evidence_, 3)} if known else {}),
     }
@@ -150,14 +140,9 @@ def _surprising(rows: pd.DataFrame) -> Table:
 
 def _relevance(model: GPRegressor) -> tuple[Table, ...]:
     """Columns by the factors that multiply them, where these are learnt."""
-    scalings = [(member.plan.weight, member.plan.scaling) for member in model.members_]
-    if all(scaling.relevance is None for _, scaling in scalings):
+    if not any(member.relevance for member in model.members_):
         return ()
-    encoder = getattr(model, "encoder_", None)
-    found = np.zeros(1 + (model.n_features_in_ if encoder is None else len(encoder.names)))  # the last: its arrival
-    for weight, scaling in scalings:
-        found[scaling.kept] += weight * (1.0 if scaling.relevance is None else scaling.relevance)
-    found = found[:-1] if encoder is None else encoder.by_source(found[:-1])
+    found = model.feature_relevance_
     names = getattr(model, "feature_names_in_", range(len(found)))
     order = np.argsort(-found, kind="stable")[:_MOST].tolist()
     return (

@@ -24,6 +24,8 @@ from sureshot.report import Predictions, Report, Table, environment, write_repor
 if TYPE_CHECKING:
     from sureshot.data import DataTable
     from sureshot.estimators.classes.classifier_base import IncrementalClassifier
+    from sureshot.estimators.gp.fitted import EnsembleMember
+    from sureshot.estimators.gp.number_fitted import NumberEnsembleMember
 
 _log = logging.getLogger(__name__)
 
@@ -203,6 +205,12 @@ def average_of(members: Iterable[tuple[float, str]]) -> str:
     return "; ".join(shown)
 
 
+def seen_as(member: EnsembleMember | NumberEnsembleMember) -> str:
+    """How a member's kernel sees rows, in words to be put behind it."""
+    nearest = f" by {member.n_neighbours} nearest rows" if member.n_neighbours else ""
+    return f"{' of ranks' if member.ranks else ''}{nearest}{', columns by relevance' if member.relevance else ''}"
+
+
 def _method(model: IncrementalClassifier) -> dict[str, object]:
     """What learns: for a meta-trained learner its name, preset and backbone."""
     from sureshot.estimators.few_shot.classifier import FewShotClassifier
@@ -219,12 +227,7 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
         }
         if len(model.members_) > 1:  # the above is the heaviest
             found["average of"] = average_of(
-                (
-                    m.weight,
-                    f"{m.likelihood}, {m.kernel}{' of ranks' if m.ranks else ''}"
-                    f"{f' by {m.n_neighbours} nearest rows' if m.n_neighbours else ''}"
-                    f"{', columns by relevance' if m.relevance else ''}{', integral' if m.rule == 'integral' else ''}",
-                )
+                (m.weight, f"{m.likelihood}, {m.kernel}{seen_as(m)}{', integral' if m.rule == 'integral' else ''}")
                 for m in model.members_
             )
         return found

@@ -70,6 +70,7 @@ def test_rows_kept_aside_say_how_far_off_new_ones_are() -> None:
     fitted = model._fitted
     assert fitted.usual_errors.shape == (1, 12)
     assert fitted.reader.doubt > 0.01
+    np.testing.assert_array_equal(model.feature_relevance_, np.ones(10))
     assert 0.7 < np.square(fitted.usual_errors).mean() < 1.4  # as of a normal that suits them best
     sure = replace(fitted, reader=replace(fitted.reader, doubt=0.0))
     mine, theirs = (one.prediction(*moments_of(one, x)).scaled.deviations ** 2 for one in (fitted, sure))

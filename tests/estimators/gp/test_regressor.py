@@ -43,6 +43,20 @@ def test_it_finds_function_and_noise(model: GPRegressor) -> None:
     assert len(model._fitted.members) > 1
 
 
+def test_its_members_are_told(model: GPRegressor) -> None:
+    members = model.members_
+    weights = [member.weight for member in members]
+    assert sum(weights) == pytest.approx(1)
+    assert weights == sorted(weights, reverse=True)
+    assert str(members[0].kernel) == str(model.kernel_)
+    assert members[0].noise * Y.std() == pytest.approx(50 * NOISE, rel=0.3)
+    assert any(member.relevance for member in members)
+    assert {member.n_neighbours for member in members} == {None}
+    assert f"kernel={model.kernel_}" in repr(members[0])
+    used, unused = model.feature_relevance_[:2], model.feature_relevance_[2]
+    assert used.min() > 1.5 * unused > 0
+
+
 def test_what_left_out_rows_promise_is_about_what_new_ones_get(model: GPRegressor) -> None:
     assert abs(model.log_density(QUERIES, TRUE).mean() - model.leave_one_out_score_) < 0.25
     for coverage in (0.5, 0.9):
@@ -131,7 +145,7 @@ def test_a_table_of_text_and_gaps_and_a_constant_target() -> None:
 def test_many_rows_are_seen_by_their_neighbours() -> None:
     x, y = drawn(1700, 5)
     many = GPRegressor().fit(x, y)
-    assert {type(member).__name__ for member in many._fitted.members} >= {"LocalNumberMember"}
+    assert {64} <= {member.n_neighbours for member in many.members_} <= {None, 64}
     mean, deviation = many.predict(QUERIES, return_std=True)
     assert np.sqrt(np.mean((mean - TRUE) ** 2)) < 1.08 * 50 * NOISE
     assert 0.9 < deviation.mean() / (50 * NOISE) < 1.15

@@ -19,6 +19,7 @@ from sureshot.estimators.gp.following import Followed
 from sureshot.estimators.gp.global_member import GlobalMember
 from sureshot.estimators.gp.leaving import Leaving
 from sureshot.estimators.gp.member import Member
+from sureshot.estimators.gp.plan import relevance_of
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.precomputed import MatrixReader
 from sureshot.kernels import Expression
@@ -176,13 +177,7 @@ class GPFitted(ClassFitted):
         """Factors of the columns as the user knows them, the average of the members'; 0 where none looks at one."""
         if self.precomputed or not self.reader.has_columns:
             return np.ones(self.columns.n_features)
-        found = np.zeros(self.rows.x.shape[1])
-        for plan in (member.plan for member in self.members):
-            found[plan.scaling.kept] += plan.weight * (
-                1.0 if plan.scaling.relevance is None else plan.scaling.relevance
-            )
-        found = found[: self.reader.arrival]
-        return found if self.reader.encoder is None else self.reader.encoder.by_source(found)
+        return relevance_of([member.plan for member in self.members], self.reader, self.rows.x.shape[1])
 
     @property
     def precomputed(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.gp.number_member import NumberMember, NumberMoments
+from sureshot.estimators.gp.plan import relevance_of
 from sureshot.estimators.gp.row_noise import RowNoise, Widths
 from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
 from sureshot.estimators.numbers.prediction import Prediction
@@ -23,6 +25,17 @@ from sureshot.kernels import Expression
 
 MOST_JUDGES = 4000
 """Left-out rows, evenly chosen, that weigh members and make intervals."""
+
+
+class NumberEnsembleMember(NamedTuple):
+    """What a user is told of a member."""
+
+    weight: float
+    kernel: Expression
+    noise: float  # deviation of a number around the function, in deviations of the target on its scale
+    ranks: bool  # whether the kernel sees normal scores of the columns' ranks
+    relevance: bool  # whether columns have length-scales of their own
+    n_neighbours: int | None = None  # rows that it sees of each query; None: all that it has
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,28 @@ class GPNumbersFitted(NumberFitted):
     def kernel(self) -> Expression:
         """Of the heaviest member, with its scales."""
         return self.members[0].plan.kernel
+
+    @property
+    def summary(self) -> tuple[NumberEnsembleMember, ...]:
+        """The members as a user is told of them."""
+        return tuple(
+            NumberEnsembleMember(
+                plan.weight,
+                plan.kernel,
+                plan.temperature * math.sqrt(plan.model.noise * (1.0 if plan.local is None else plan.local.gain)),
+                plan.scaling.ranks is not None,
+                plan.scaling.relevance is not None,
+                None if plan.local is None else plan.local.n_neighbours,
+            )
+            for plan in (member.plan for member in self.members)
+        )
+
+    @property
+    def relevance(self) -> np.ndarray:
+        """Factors of the columns as the user knows them, the average of the members'; 0 where none looks at one."""
+        if not self.reader.has_columns:
+            return np.ones(self.columns.n_features)
+        return relevance_of([member.plan for member in self.members], self.reader, self.rows.x.shape[1])
 
     @property
     def weighted(self) -> LabelledRows:

@@ -24,6 +24,7 @@ from sureshot.estimators.rows.clock import Clock
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, mention_constant, mention_wild
 from sureshot.estimators.rows.ranks import Ranks
+from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.support import Support
 from sureshot.inference import schemes_for
 from sureshot.kernels import Scale, is_unit_norm
@@ -223,3 +224,12 @@ def columns_scaling(
     mention_constant(scaling, rows.x, names)
     mention_wild(scaling, rows.x, names)
     return scaling
+
+
+def relevance_of(plans: Sequence[Plan], reader: Reader, width: int) -> np.ndarray:
+    """Factors of the columns that a reader makes rows of this width of, averaged by the weights of plans."""
+    found = np.zeros(width)
+    for plan in plans:
+        found[plan.scaling.kept] += plan.weight * (1.0 if plan.scaling.relevance is None else plan.scaling.relevance)
+    found = found[: reader.arrival]
+    return found if reader.encoder is None else reader.encoder.by_source(found)

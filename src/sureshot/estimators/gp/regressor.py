@@ -134,9 +134,11 @@ class GPRegressor(IncrementalRegressor):
         The scale that was chosen.
     noise_degrees_ : float
         Degrees of freedom of the noise, infinite of normal noise.
+    members_ : tuple of NumberEnsembleMember
+        The members of the average, heaviest first: weight, kernel, noise, and how columns are seen.
     kernel_ : Expression
         Of the heaviest member.
-    columns_, encoder_, reading_, row_ids_, n_features_in_, feature_names_in_
+    columns_, feature_relevance_, encoder_, reading_, row_ids_, n_features_in_, feature_names_in_
         As of `GPClassifier`.
 
     Examples
@@ -199,6 +201,7 @@ class GPRegressor(IncrementalRegressor):
         self.verbose = verbose
 
     kernel_ = FittedAttribute("kernel")
+    feature_relevance_ = FittedAttribute("relevance")
     target_transform_ = FittedAttribute("target.transform")
     noise_degrees_ = FittedAttribute("degrees")
 

@@ -95,7 +95,7 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
     """The methods that predict numbers."""
 
     leave_one_out_score_ = FittedAttribute("score")
-    members_ = FittedAttribute("members")
+    members_ = FittedAttribute("summary")
     left_out_ = FittedAttribute("left_out")
     n_rows_ = FittedAttribute("n_rows")
     usual_ = FittedAttribute("usual")
