@@ -159,22 +159,6 @@ def test_kiss_is_the_interpolated_kernel_of_its_nodes(width: int) -> None:
     )
 
 
-def test_the_slope_of_tiles_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sureshot.approximations.tiles.TILE", 50)
-    products = made("tiles")[0]
-    assert isinstance(products, Tiles)
-    left, right = (torch.from_numpy(RNG.normal(size=(len(ANY), 3))) for _ in range(2))
-
-    def kernel(point: torch.Tensor) -> Scale:
-        return Scale(point[0].exp(), Matern(1.5, point[1:].exp()))
-
-    point = torch.tensor([0.3, -0.2, 0.4], dtype=torch.float64)
-    found = products.slope(kernel, point, left, right)
-    for k, step in enumerate(1e-5 * torch.eye(3, dtype=torch.float64)):
-        values = [float((left * (kernel(point + sign * step)(products.x) @ right)).sum()) for sign in (1, -1)]
-        np.testing.assert_allclose(found[k], (values[0] - values[1]) / 2e-5, rtol=1e-6, atol=1e-7)
-
-
 def of_group(rank: int, count: int, place: str) -> None:
     """Solve in one of several processes."""
     torch.set_num_threads(1)

@@ -38,18 +38,6 @@ class Tiles(Products):
     def factored(self, noise: Tensor) -> Factored | None:
         return by_factor(self.kernel(self.x), noise) if len(self.x) <= FACTORED else None
 
-    def slope(self, kernel_of: Callable[[Tensor], Expression], point: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """The gradient (M,) of ``sum_t l_t' K r_t``, of vectors (N, T), in the numbers (M,) that make the kernel."""
-        total = torch.zeros_like(point)
-        for rows, columns in self._share:
-            with torch.enable_grad():
-                own = point.detach().requires_grad_()
-                pairs = left[rows] @ right[columns].mT
-                pairs = pairs if rows == columns else pairs + right[rows] @ left[columns].mT
-                value = (pairs * _tile(kernel_of(own), self.x, rows, columns)).sum()
-                total += torch.autograd.grad(value, own)[0]
-        return _added(total)
-
     @cached_property
     def _single(self) -> Callable[[slice, slice], Tensor]:
         """Makes tiles in single precision; those of distances by inner products, in half the time."""

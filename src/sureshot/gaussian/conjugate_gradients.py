@@ -7,7 +7,7 @@ much over is followed by exact ones.
 
 **Log determinants** ``log|C| = log|P| + E z' P^-1/2 log(P^-1/2 C P^-1/2) P^-1/2 z`` over ``z ~ N(0, P)``: the steps of
 conjugate gradients from a probe z are a tridiagonal matrix, whose eigenvalues are nodes of a Gauss quadrature
-(Lanczos). Their **gradient** is the mean of ``(C^-1 z)' dC (P^-1 z)``.
+(Lanczos).
 
 linear_operator has all of these; its solver stops at the mean of the sides, works in one precision and warns by itself,
 and its pivoted Cholesky factor takes seventeen times as long.
@@ -135,26 +135,23 @@ def solve(
 
 
 class LogDeterminant(NamedTuple):
-    """An estimate, and what its gradient is made of."""
+    """An estimate."""
 
     value: Tensor  # ()
     error: Tensor  # (), standard error
-    solved: Tensor  # (N, T), C^-1 z
-    guided: Tensor  # (N, T), P^-1 z
 
 
 def log_determinant(product: Product, preconditioner: Preconditioner, probes: Tensor) -> LogDeterminant:
     """Of C, by probes (N, T) that `Preconditioner.draw` has drawn."""
-    solved, lengths, ratios = _descend(product, probes, preconditioner, QUADRATURE, MOST_STEPS)
+    _, lengths, ratios = _descend(product, probes, preconditioner, QUADRATURE, MOST_STEPS)
     inverse = torch.where(lengths > 0, 1 / lengths, 1.0)  # where nothing was left to go, a node without weight
     diagonal, beside = inverse.clone(), (ratios[:-1].sqrt() * inverse[:-1]).mT
     diagonal[1:] += ratios[:-1] * inverse[:-1]
     steps = torch.diag_embed(diagonal.mT) + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
     nodes, vectors = torch.linalg.eigh(steps)
-    guided = preconditioner.solve(probes)
     logs = (vectors[:, 0].square() * nodes.clamp_min(torch.finfo(nodes.dtype).tiny).log()).sum(-1)
-    values = (probes * guided).sum(0) * logs
-    return LogDeterminant(preconditioner.log_det + values.mean(), values.std() / len(values) ** 0.5, solved, guided)
+    values = (probes * preconditioner.solve(probes)).sum(0) * logs
+    return LogDeterminant(preconditioner.log_det + values.mean(), values.std() / len(values) ** 0.5)
 
 
 def _descend(
