@@ -27,6 +27,7 @@ from experiments.gp_basics_study import (
     GAP,
     REACH,
     SHOWN,
+    STEP,
     Settings,
     compared,
     covariance_from_zero,
@@ -42,7 +43,7 @@ from experiments.gp_basics_study import (
     stages,
     views,
 )
-from experiments.gp_posteriors import MAPS, PLACED, Budget, answers, basis_of, exact_answer, learnt_answer
+from experiments.gp_posteriors import MAPS, N_NEIGHBOURS, PLACED, Budget, answers, basis_of, exact_answer, learnt_answer
 
 RW = "Rasmussen & Williams 2006"
 
@@ -143,7 +144,8 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
             "moved their frequencies and their noise by the evidence. Frequencies follow the rows, are too sure in the "
             "gap, and go on beyond. Between inducing inputs, two length-scales apart, `inducing`, `fitc`, `vfe` and "
             "`svgp` say that they do not know, and `sor` does not. `nearest_neighbours` is nearly exact, and jumps "
-            "in the gap where other rows become the nearest.",
+            "in the gap where other rows become the nearest. `iterative`, `toeplitz`, `kronecker` and `kiss` are the "
+            "exact posterior by other algebra, and hide its mean; `kiss` interpolates, by ten nodes in a length-scale.",
             figures.draw_posteriors(
                 axis, exact.at(shown), {name: one.at(shown) for name, one in found.items()}, data.rows, inputs
             ),
@@ -203,7 +205,8 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
             f"The pictures of a first lecture, made by the classes of this library. {settings.n_rows} rows are a "
             f"function drawn from an RBF kernel of length-scale {settings.lengthscale:g} and amplitude 1, with noise "
             f"of deviation {settings.noise:g}; x is within [-{REACH:g}, {REACH:g}], and from {GAP[0]:g} to {GAP[1]:g} "
-            "there are no rows. Approximations get that kernel and that noise. "
+            f"there are no rows; rows are on a grid of steps of {STEP:g}, most of whose points have none. "
+            "Approximations get that kernel and that noise. "
             f"Inducing inputs: {settings.n_inducing}, evenly spaced; frequencies: {settings.n_features // 2}, thus "
             f"{settings.n_features} features; nearest neighbours: {settings.n_neighbours}."
         ),
@@ -224,13 +227,15 @@ def run(*, data_root: Path | None = None, progress: Progress, **options: Any) ->
                 f"(inside) and from there to {FAR:g} (outside), where the prior's deviation is 1; the deviation at "
                 f"{FAR:g} itself; the noise; log evidence of all rows, or the bound in its place (`vfe`, `svgp`), "
                 "beside the exact one of the same kernel and noise; mean log densities of left-out rows, and of "
-                f"{len(data.y_test)} others. Nearest neighbours have no evidence.",
+                f"{len(data.y_test)} others. Nearest neighbours have no evidence. Deviations by products "
+                f"(`iterative` to `kiss`) are those given the nearest {N_NEIGHBOURS} rows, here all.",
                 table,
             ),
             Table(
                 "learnt",
                 "The same, where inducing inputs and noise have moved by the evidence or the bound, under the kernel "
-                "as it was. The first row has the noise of the data.",
+                "as it was. The first row has the noise of the data. Where next to no noise is learnt, the exact "
+                "kernel of so little cannot explain the rows.",
                 moved_table,
             ),
             Table(

@@ -159,7 +159,7 @@ def draw_posteriors(
         if name in inputs:
             axes.plot(inputs[name], np.full(len(inputs[name]), -0.95 * reach), "^", color=OTHER, markersize=5)
         axes.set(ylim=(-reach, reach), xlim=(x[0], x[-1]))
-        below = "x" if place // columns == n_rows - 1 else ""
+        below = "x" if place + columns >= len(others) else ""
         tidy(axes, name, below, "f(x)" if place % columns == 0 else "")
         axes.xaxis.set_tick_params(labelbottom=True)
     for axes in grid.flat[len(others) :]:

@@ -24,6 +24,7 @@ from sureshot.kernels import Expression, Scale, preset_kernel
 REACH, SHOWN, FAR = 3.0, 5.0, 12.0
 """Labelled rows are within the first of 0, panels show as much as the second, tables as much as the third."""
 GAP = (0.3, 1.5)  # where no rows are
+STEP = 0.02  # of the grid that rows are on
 FEW = (2, 7)  # rows of a posterior
 
 
@@ -87,11 +88,12 @@ def drawn(kernel: Expression, x: Tensor, count: int, generator: torch.Generator)
 
 
 def made(settings: Settings, n_test: int = 300) -> Data:
-    """Rows on both sides of the gap, and test rows everywhere between them."""
+    """Rows of a grid on both sides of the gap, and test rows everywhere between them."""
     generator = seeded(settings.seed)
     free = 2 * REACH - (GAP[1] - GAP[0])
     x = free * torch.rand(settings.n_rows, 1, dtype=torch.float64, generator=generator) - REACH
     x = torch.where(x > GAP[0], x + GAP[1] - GAP[0], x)
+    x = STEP * (x / STEP).round()
     x_test = 2 * REACH * torch.rand(n_test, 1, dtype=torch.float64, generator=generator) - REACH
     kernel, every = rbf(settings.lengthscale), torch.cat([x, x_test])
     y = drawn(kernel, every, 1, generator)[0]

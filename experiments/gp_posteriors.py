@@ -22,7 +22,10 @@ from sureshot.approximations.by_name import BY_NAME, FEATURE_MAPS
 from sureshot.approximations.exact import Exact
 from sureshot.approximations.inducing import Inducing
 from sureshot.approximations.nearest_neighbours import NearestNeighbours, NearestRows
+from sureshot.approximations.products import conditioned
 from sureshot.approximations.random_features import FeatureMap
+from sureshot.estimators.gp.solved_fitting import N_NEIGHBOURS
+from sureshot.estimators.gp.solved_member import PRODUCTS
 from sureshot.gaussian.local_regression import local_regression
 from sureshot.gaussian.posterior import SitePosterior, leave_one_out
 from sureshot.gaussian.prior import Prior, Queries
@@ -44,7 +47,7 @@ class Task:
 
     kernel: Scale  # of an `RBF`
     noise: float  # variance
-    x: Tensor  # (N, 1)
+    x: Tensor  # (N, 1), of a grid of even steps
     y: Tensor  # (N,)
 
     @property
@@ -126,26 +129,48 @@ def _log_density(mean: Tensor, variance: Tensor, y: Tensor) -> float:
     return float(Normal(mean, variance.sqrt()).log_prob(y).mean())
 
 
-def nearest_answer(task: Task, count: int) -> Answer:
-    """Of each query by its nearest rows."""
+def _nearby(task: Task, count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Mean and variance (Q,) of queries (Q, 1) given their nearest rows, those that are rows without themselves."""
     leaf, gain = task.kernel.base_kernel, float(task.kernel.outputscale)
     assert isinstance(leaf, RBF)
     noise = torch.full_like(task.y, task.noise / gain)
     rows = NearestRows.of(task.x / leaf.lengthscale, torch.linspace(0, 1, len(task.y)))
     near = NearestNeighbours(leaf.replace(lengthscale=torch.ones_like(leaf.lengthscale)), rows, noise, count)
 
-    def moments(x: Tensor, own: Tensor | None = None, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def moments(x: Tensor, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        share = None if own is None else torch.ones_like(task.y)
         around = near.around(x / leaf.lengthscale, own, share)
         found = [local_regression(problem, task.y[place].unsqueeze(-1)) for _, place, problem in around]
         mean, explained = (torch.cat(parts) for parts in list(zip(*found, strict=True))[:2])
         return mean.squeeze(-1), gain * (1 - explained).clamp_min(0)
 
+    return moments
+
+
+def nearest_answer(task: Task, count: int) -> Answer:
+    """Of each query by its nearest rows."""
+    moments = _nearby(task, count)
+
     def at(x: Tensor) -> Moments:
         mean, variance = moments(x)
         return Moments(mean.numpy(), variance.sqrt().numpy())
 
-    mean, variance = moments(task.x, torch.arange(len(task.y)), torch.ones_like(task.y))
+    mean, variance = moments(task.x, torch.arange(len(task.y)))
     return Answer(at, task.noise, math.nan, _log_density(mean, variance + task.noise, task.y))
+
+
+def product_answer(task: Task, name: str, seed: int) -> Answer:
+    """By products of the kernel's matrix; deviations are those given the nearest rows."""
+    products, moments = PRODUCTS[name](task.kernel, task.x), _nearby(task, N_NEIGHBOURS)
+    noise = torch.full_like(task.y, task.noise)
+    dual, log_det = conditioned(products, task.y[:, None], noise, torch.Generator().manual_seed(seed))
+    evidence = -0.5 * float(task.y @ dual[:, 0] + log_det + len(task.y) * math.log(2 * math.pi))
+
+    def at(x: Tensor) -> Moments:
+        return Moments(products.of_queries(x, dual)[:, 0].numpy(), moments(x)[1].sqrt().numpy())
+
+    unknown = moments(task.x, torch.arange(len(task.y)))[1] + task.noise
+    return Answer(at, task.noise, evidence, _log_density(task.y - dual[:, 0] * unknown, unknown, task.y))
 
 
 def basis_of(name: str, task: Task, budget: Budget) -> Finite:
@@ -165,6 +190,7 @@ PLACED = ("inducing", *(name for name, kind in BY_NAME.items() if issubclass(kin
 
 
 def answers(task: Task, budget: Budget, names: Iterable[str] = (*MAPS, *PLACED)) -> dict[str, Answer]:
-    """By approximations as they are drawn or placed, and by nearest neighbours."""
+    """By approximations as they are drawn or placed, by products, and by nearest neighbours."""
     found = {name: answer_of(task, basis_of(name, task, budget), task.noise) for name in names}
+    found |= {name: product_answer(task, name, budget.seed) for name in PRODUCTS}
     return {**found, "nearest_neighbours": nearest_answer(task, budget.n_neighbours)}

@@ -78,6 +78,17 @@ def test_all_approximations_are_exact_with_all_there_is() -> None:
             assert answer.evidence == pytest.approx(exact.evidence, abs=1e-4)
 
 
+def test_products_are_the_kernel_by_other_algebra() -> None:
+    exact, found = posteriors.exact_answer(TASK), posteriors.answers(TASK, BUDGET, ())
+    x = study.grid(8.0, 0.25)
+    for name, most in {"iterative": 1e-6, "toeplitz": 1e-6, "kronecker": 1e-6, "kiss": 5e-3}.items():
+        answer = found[name]
+        for ours, theirs in zip(answer.at(x), exact.at(x), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=most, err_msg=name)
+        assert answer.left_out == pytest.approx(exact.left_out, abs=most)
+        assert answer.evidence == pytest.approx(exact.evidence, abs=20 * most)
+
+
 def test_draws_have_the_covariance_of_the_kernel() -> None:
     found, table = study.views(replace(SETTINGS, samples=4000), study.grid(2.0, 0.5))
     assert (table["features' products less kernel"].astype(float) < 1e-12).all()
@@ -102,7 +113,7 @@ def test_through_the_registry(tmp_path: Path) -> None:
     assert all(2_000 < path.stat().st_size < 200_000 for path in result.figures)
     tables = {table.name: table.frame for table in result.tables}
     rows = tables["approximations"].set_index("approximation")
-    assert {"exact", "sor", "fitc", "vfe", "svgp", "ssgp", "fastfood", "nearest_neighbours"} <= set(rows.index)
+    assert {"exact", "sor", "fitc", "vfe", "svgp", "ssgp", "fastfood", "kiss", "nearest_neighbours"} <= set(rows.index)
     assert rows.loc["sor", "deviation at the end"] < 0.01
     assert rows.loc["vfe", "evidence"] < rows.loc["vfe", "exact evidence"]
     assert rows.loc["exact"].iloc[:4].eq(0).all()
