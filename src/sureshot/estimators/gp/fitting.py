@@ -84,6 +84,7 @@ def has_local_members(settings: Settings, rows: LabelledRows) -> bool:
     if settings.approximation == NEAREST_NEIGHBOURS:
         return True
     many = len(rows.y) > EXACT_LIMIT and settings.averages and settings.approximation == "auto"
+    many = many and settings.noise is None
     return many and settings.objective not in (None, "evidence") and not is_unit_norm(torch.from_numpy(rows.x))
 
 

@@ -65,6 +65,7 @@ class Wanted:
 
     transform: str  # "auto", or the scale of the target
     noise: str  # "auto", "gaussian" or "student_t"
+    deviation: float | None = None  # of normal noise in units of the numbers, where it is stated
 
 
 def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GPNumbersFitted:
@@ -84,6 +85,10 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
     elif (rows.y == rows.y[0]).all(axis=0).any():
         warn("y does not vary: every prediction is close to its only value.")
     scales = scales_to_try(wanted.transform, rows, support_of, settings.seed)
+    if wanted.deviation is not None:
+        if len(scales[0].unit) > 1:
+            raise ValueError("noise must be a name where y has several numbers a row: one number has one unit.")
+        settings = replace(settings, noise=float(wanted.deviation / scales[0].unit[0]) ** 2)
     found: list[GPNumbersFitted] = []
     parts = len(scales) + 1
     for place, target in enumerate(scales):
@@ -239,7 +244,8 @@ def _plans(
             most = MOST_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
             share = min(1.0, most / len(rows.y)) if beside_local else 1.0
             seen = sample_of(rows, share)
-            chosen = choose_plans(settings, (LEAST_SQUARES,), objective, seen, support_of, None, scaling, beside_local)
+            model = LEAST_SQUARES if settings.noise is None else replace(LEAST_SQUARES, noise=settings.noise)
+            chosen = choose_plans(settings, (model,), objective, seen, support_of, None, scaling, beside_local)
             plans = [replace(plan, share=share) for plan, _ in chosen]
         if beside_local:
             plans += local_plans(settings, rows, support_of, objective, scaling, clock)
@@ -247,7 +253,7 @@ def _plans(
 
 
 def _objective(settings: Settings) -> LogDensity:
-    return LogDensity("plug_in", by_evidence=settings.objective == "evidence")
+    return LogDensity("plug_in", by_evidence=settings.objective == "evidence", noise=settings.noise)
 
 
 def _support_of(target: TargetScale) -> SupportOf:
@@ -354,10 +360,10 @@ def _member(
         if is_new and settings.approximation in BY_NAME:
             plan = with_parts(settings, plan, support)
         if is_new and support.n_able == 0:  # nothing says how far off numbers are
-            plan = noisy(plan, UNKNOWN_NOISE, 1.0, 1.0)
+            plan = noisy(plan, settings.noise or UNKNOWN_NOISE, 1.0, 1.0)
         basis = basis_for(settings, plan, support)
         chose_less = by_inducing_inputs(settings, plan, support) or not is_compared_whole(support)
-        if is_new and settings.objective is not None and chose_less:
+        if is_new and settings.objective is not None and settings.noise is None and chose_less:
             plan = with_noise_of_rows(plan, support) if sees_all(basis, support) else with_noise(plan, support, basis)
             basis = basis_for(settings, plan, support)
         return GlobalNumberMember.of(plan, support, basis)
@@ -379,7 +385,7 @@ def _weighed(
         (factor,), (pointwise,) = scored_numbers(moments.mean.cpu().mT[None], variance, numbers, usable)
         has_seen = member.plan.has_seen
         temperature = member.plan.temperature if has_seen else optimism(len(rows.y)) * float(factor)
-        temperature = 1.0 if settings.objective is None else temperature
+        temperature = 1.0 if settings.objective is None or settings.noise is not None else temperature
         found.append(replace(member, plan=replace(member.plan, temperature=temperature)))
         logs.append(pointwise)
     weight = torch.tensor([member.plan.weight for member in members], dtype=torch.float64)

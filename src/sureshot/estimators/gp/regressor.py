@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -36,6 +38,12 @@ from sureshot.kernels import Expression
 APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS, *BY_NAME, *PRODUCTS)
 
 NOISES = ("auto", "gaussian", "student_t")
+
+WITH_STATED_NOISE: dict[str, tuple[str | None, ...]] = {
+    "approximation": ("auto", "exact", "low_rank", "inducing"),
+    "target_transform": ("auto", "none"),
+    "time": (None,),
+}
 
 _OF_CLASSES: dict[str, Any] = {
     "likelihood": "least_squares",
@@ -71,9 +79,11 @@ class GPRegressor(IncrementalRegressor):
         A name (those of `GPClassifier`, but "precomputed"), or a kernel. "auto" averages several.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing.
-    noise : {"auto", "gaussian", "student_t"}, default="auto"
+    noise : {"auto", "gaussian", "student_t"} or float, default="auto"
         Of numbers around the function. With Student's tails a few wild numbers drive nothing; "auto" takes them, and
-        noise that depends on the row, where left-out numbers are more probable by them.
+        noise that depends on the row, where left-out numbers are more probable by them. A number is the deviation of
+        normal noise in units of y, and stays: it goes with one target as it is, and all rows seen exactly, by features
+        or by inducing inputs.
     target_transform : {"auto", "none", "log", "yeo_johnson"}, default="auto"
         The scale on which numbers are learnt; "auto" takes logarithms or powers where left-out numbers are clearly more
         probable by them. Answers are always in units of y.
@@ -156,7 +166,7 @@ class GPRegressor(IncrementalRegressor):
         kernel: str | Kernel | Expression = "auto",
         *,
         objective: str | None = "auto",
-        noise: str = "auto",
+        noise: str | float = "auto",
         target_transform: str = "auto",
         approximation: str = "auto",
         standardize: bool | str = "auto",
@@ -245,10 +255,22 @@ class GPRegressor(IncrementalRegressor):
 
     @property
     def _wanted(self) -> Wanted:
-        return Wanted(
-            str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS))),
-            str(check_choice("noise", self.noise, NOISES)),
-        )
+        transform = str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS)))
+        if isinstance(self.noise, str):
+            return Wanted(transform, str(check_choice("noise", self.noise, NOISES)))
+        noise = self.noise
+        if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 < noise < math.inf:
+            raise ValueError(
+                f"noise must be one of {NOISES}, or a positive number, its deviation in units of y; got {noise!r}."
+            )
+        for name, value in (
+            ("approximation", self.approximation),
+            ("target_transform", transform),
+            ("time", self.time),
+        ):
+            if value not in WITH_STATED_NOISE[name]:
+                raise ValueError(f"noise={noise:g} goes with {name} in {WITH_STATED_NOISE[name]}; got {value!r}.")
+        return Wanted("none", "gaussian", float(noise))
 
     @property
     def _window(self) -> float | None:

@@ -58,6 +58,7 @@ class Settings:
     n_jobs: int | None
     device: torch.device
     seed: int
+    noise: float | None = None  # variance of numbers on the target's scale, where it is stated
 
     @classmethod
     def checked(

@@ -139,7 +139,7 @@ class _Tuning:
         self, searches: list[Search], average: bool, relevance: bool, directions: tuple[Family, ...]
     ) -> tuple[Weighted, list[Search]]:
         """The families that least squares ranks highest, and with relevance one more; also all searches there are."""
-        untuned = self._untuned(searches) if average else []
+        untuned = self._untuned(searches) if average and self.objective.noise is None else []
         if untuned and self.subset.n_able < FEWEST_TO_TUNE:
             return [(1 / len(untuned), candidate) for candidate in untuned], searches
         with stage(0.0, SCREENED):

@@ -29,6 +29,7 @@ from sureshot.likelihoods.base import PredictiveRule
 LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
 OUTPUT_SCALES = tuple(10.0 ** (k / 2) for k in range(-2, 8))  # 0.1 ... 3162
 NOISE_RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 4))  # noise variance / output scale
+SCALES_OF_STATED_NOISE = tuple(10.0 ** (k / 4) for k in range(-8, 13))  # of outputs, of numbers of variance one
 
 DEFAULT_LENGTHSCALE = 1.0
 DEFAULT_OUTPUT_SCALE = 10.0
@@ -244,12 +245,19 @@ class Search:
         rule: PredictiveRule = "plug_in",
         ratios: tuple[float, ...] = NOISE_RATIOS,  # of noise to output scale
     ) -> Candidate:
-        support = self.support
+        support, stated = self.support, self.objective.noise
+        if stated is not None:
+            ratios = tuple(stated / scale for scale in SCALES_OF_STATED_NOISE)
         levels = support.x.new_tensor(ratios)
         paths = self._paths(lengthscale, levels)
         mean = self._by_rows([path.latent for path in paths])
-        variance = self._by_rows([path.variance for path in paths]).unsqueeze(1).expand_as(mean)
         scales = torch.stack([path.scale for path in paths]).mean(0).clamp_min(1e-6)
+        variances = [path.variance for path in paths]
+        if stated is not None:
+            scales = stated / levels
+            units = [scales / path.scale.clamp_min(1e-100) for path in paths]  # 0 of targets that do not vary
+            variances = [unit[:, None] * own for unit, own in zip(units, variances, strict=True)]
+        variance = self._by_rows(variances).unsqueeze(1).expand_as(mean)
         latents = LeftOutLatents(mean, variance, levels * scales)
         temperatures, pointwise = self.objective.score(model, rule, latents, support, self.family.default_temperature)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)

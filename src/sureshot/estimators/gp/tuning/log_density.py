@@ -43,7 +43,7 @@ class LogDensity(Objective):
         self, model: Model, rule: PredictiveRule, latents: LeftOutLatents, rows: Support, usual_temperature: float
     ) -> tuple[Tensor, Tensor]:
         variance = latents.variance + latents.noise[:, None, None]
-        return scored_numbers(latents.mean, variance, rows.targets[0], rows.usable)
+        return scored_numbers(latents.mean, variance, rows.targets[0], rows.usable, self.noise is None)
 
     def local_link(self, rows: Support) -> NumberLink:
         numbers, mean = rows.targets
@@ -54,14 +54,17 @@ class LogDensity(Objective):
         return False
 
 
-def scored_numbers(mean: Tensor, variance: Tensor, numbers: Tensor, usable: Tensor) -> tuple[Tensor, Tensor]:
-    """What deviations are to be multiplied by, (L,), and log densities (L, N), the targets' together.
+def scored_numbers(
+    mean: Tensor, variance: Tensor, numbers: Tensor, usable: Tensor, is_free: bool = True
+) -> tuple[Tensor, Tensor]:
+    """What deviations are to be multiplied by, (L,), if they may, and log densities (L, N), the targets' together.
 
     By means and variances (L, P, N) of left-out numbers (P, N) that count as much as is `usable` (N,).
     """
     squared = (numbers - mean).square() / variance
     count = usable.sum() * len(numbers)
     factor = ((squared @ usable).sum(-1) + PSEUDO_ROWS) / (count + PSEUDO_ROWS)
+    factor = factor if is_free else torch.ones_like(factor)
     spread = factor[:, None, None]
     pointwise = -0.5 * (squared / spread + (2 * math.pi * variance * spread).log()).sum(1)
     return factor.sqrt(), torch.where(usable > 0, pointwise, torch.zeros_like(pointwise))

@@ -43,6 +43,7 @@ class Objective(ABC):
 
     rule: PredictiveRule  # from latents to predictions
     by_evidence: bool = False  # whether the evidence compares settings; left-out rows then fit temperatures only
+    noise: float | None = None  # variance of numbers, where it is stated: as it is, without a temperature
 
     regression: ClassVar[Model]  # in closed form, by which kernels are compared
 
