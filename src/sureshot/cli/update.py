@@ -114,18 +114,17 @@ def update(
         came = set() if ids is None else set(ids.tolist())
         n_replaced = len(came & before)
         n_rows = 0 if table is None else len(table.row_ids)
+        known_now = _listed_classes(fitted)
+        new = [label for label in known_now if label not in known]
         summary: dict[str, Any] = {
             "model": str(destination),
             "rows_added": n_rows - n_replaced,
             "rows_replaced": n_replaced,
             "rows_forgotten": n_forgotten,
             "rows": _count(fitted),
-            "new_classes": [label for label in _listed_classes(fitted) if label not in known],
-            "classes": _listed_classes(fitted),
+            **({} if classes is None else {"new_classes": new, "classes": known_now}),
             "seconds": seconds,
         }
-        if classes is None:
-            summary = {name: value for name, value in summary.items() if "classes" not in name}
         if as_json:
             console.print_json(summary)
         else:
@@ -133,13 +132,9 @@ def update(
             rows += [("rows replaced", n_replaced)] if ids is not None else []
             rows += [("rows forgotten", n_forgotten)] if gone_rows or gone_classes else []
             rows += [("forgotten classes", listed(gone_classes))] if gone_classes else []
-            rows += [
-                ("rows now", summary["rows"]),
-                *([] if classes is None else [("new classes", listed(summary["new_classes"]) or "none")]),
-                *([] if classes is None else [("classes", len(summary["classes"]))]),
-                ("seconds", f"{seconds:.2f}"),
-                ("model", summary["model"]),
-            ]
+            rows.append(("rows now", summary["rows"]))
+            rows += [] if classes is None else [("new classes", listed(new) or "none"), ("classes", len(known_now))]
+            rows += [("seconds", f"{seconds:.2f}"), ("model", summary["model"])]
             console.print_table(("updated", ""), rows)
 
 
