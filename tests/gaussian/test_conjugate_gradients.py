@@ -96,12 +96,12 @@ def test_log_determinants_are_exact_by_all_directions_and_near_by_a_few() -> Non
     expected = np.linalg.slogdet(NOISY)[1]
     led = guide()
     dense = led.root @ led.root.mT + torch.diag(led.noise)
-    found = log_determinant(MATRIX.matmul, led, N**0.5 * torch.linalg.cholesky(dense))  # all directions: the trace
-    np.testing.assert_allclose(found.value, expected, rtol=1e-4)
+    found, _ = log_determinant(MATRIX.matmul, led, N**0.5 * torch.linalg.cholesky(dense))  # all directions: the trace
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
     errors = []
     for seed in range(20):
-        some = log_determinant(MATRIX.matmul, led, led.draw(10, torch.Generator().manual_seed(seed)))
-        errors.append(float((some.value - expected) / some.error))
+        some, error = log_determinant(MATRIX.matmul, led, led.draw(10, torch.Generator().manual_seed(seed)))
+        errors.append(float((some - expected) / error))
     assert abs(np.mean(errors)) < 4 / 20**0.5
     assert 0.6 < np.std(errors) < 1.8
 

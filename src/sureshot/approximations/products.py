@@ -94,7 +94,7 @@ def conditioned(
             f"{TOLERANCE:g}: means may be as far off. There is next to no noise, or many rows are alike: try "
             "approximation='nearest_neighbours', or fewer rows."
         )
-    return found.value, log_determinant(products.rough, guide, guide.draw(PROBES, generator)).value
+    return found.value, log_determinant(products.rough, guide, guide.draw(PROBES, generator))[0]
 
 
 def by_factor(gram: Tensor, noise: Tensor) -> Factored:

@@ -25,16 +25,8 @@ from sureshot.kernels import RBF, evaluate
 from sureshot.likelihoods.gaussian import GaussianNoise
 
 
-def start_of_bound(
-    inputs: Tensor,  # (M, D)
-    y: Tensor,  # (P, N)
-) -> NaturalGradientState:
-    """q of P numbers at the prior."""
-    return prior_state(InducingPrior.whitened(len(inputs), y.dtype, y.device), y.shape[:1])
-
-
 def bound_step(
-    state: NaturalGradientState,  # of q
+    state: NaturalGradientState | None,  # of q; None: at the prior
     inputs: Tensor,  # (M, D), in units of the length-scale, as features
     features: Tensor,  # (B, D), of a batch of rows
     scale: Tensor,  # of the kernel's outputs
@@ -50,5 +42,6 @@ def bound_step(
     prior = InducingPrior.whitened(len(inputs), y.dtype, y.device)
     problem = prior, GaussianNoise(noise), InducingBatch(projection, residual, y.new_zeros(()), y, weight), 1 / share
     with torch.no_grad():
-        state, _ = natural_gradient_step(state, *problem, share**0.5)
+        before = prior_state(prior, y.shape[:1]) if state is None else state
+        state, _ = natural_gradient_step(before, *problem, share**0.5)
     return state, batch_bound(state, *problem)

@@ -23,9 +23,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from sureshot.deep.inducing_bound import bound_step, start_of_bound
+from sureshot.deep.inducing_bound import bound_step
 from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.least_squares import leave_one_out_residuals, regression_log_evidence, regression_sites
+from sureshot.inference.natural_gradient import NaturalGradientState
 from sureshot.kernels import RBF, evaluate
 from sureshot.networks.divergence import LARGEST_LOSS, DivergedError
 from sureshot.networks.seeds import generator_for
@@ -168,7 +169,7 @@ def _trained(kernel: DeepKernel, rows: Rows, aside: Tensor, seen: Tensor, settin
     own = [kernel.log_lengthscale, kernel.log_outputscale, kernel.log_noise]
     loss_of: Loss
     if settings.objective == "svgp":
-        loss_of = _Bound(kernel, *_part(rows, _some(seen, INDUCING, settings.seed, "inducing inputs")))
+        loss_of = _Bound(kernel, _part(rows, _some(seen, INDUCING, settings.seed, "inducing inputs"))[0])
         own.append(loss_of.inputs)
     else:
         loss_of = partial(_exact_loss, kernel, settings.objective)
@@ -205,10 +206,12 @@ def _exact_loss(kernel: DeepKernel, objective: ExactObjective, batch: Rows, _: f
 class _Bound:
     """The bound as a loss; inducing inputs start where the network puts some rows."""
 
-    def __init__(self, kernel: DeepKernel, x: Tensor, y: Tensor, _: Tensor) -> None:
+    state: NaturalGradientState | None = None
+
+    def __init__(self, kernel: DeepKernel, x: Tensor) -> None:
         with torch.no_grad():
             self.inputs = nn.Parameter(kernel(x) * kernel.lengthscale)
-        self.kernel, self.state = kernel, start_of_bound(self.inputs, y)
+        self.kernel = kernel
 
     def __call__(self, batch: Rows, share: float) -> Tensor:
         x, y, weight = batch

@@ -134,15 +134,8 @@ def solve(
     return Solution(value, left, steps)
 
 
-class LogDeterminant(NamedTuple):
-    """An estimate."""
-
-    value: Tensor  # ()
-    error: Tensor  # (), standard error
-
-
-def log_determinant(product: Product, preconditioner: Preconditioner, probes: Tensor) -> LogDeterminant:
-    """Of C, by probes (N, T) that `Preconditioner.draw` has drawn."""
+def log_determinant(product: Product, preconditioner: Preconditioner, probes: Tensor) -> tuple[Tensor, Tensor]:
+    """An estimate of that of C, by probes (N, T) that `Preconditioner.draw` has drawn, and its standard error."""
     _, lengths, ratios = _descend(product, probes, preconditioner, QUADRATURE, MOST_STEPS)
     inverse = torch.where(lengths > 0, 1 / lengths, 1.0)  # where nothing was left to go, a node without weight
     diagonal, beside = inverse.clone(), (ratios[:-1].sqrt() * inverse[:-1]).mT
@@ -151,7 +144,7 @@ def log_determinant(product: Product, preconditioner: Preconditioner, probes: Te
     nodes, vectors = torch.linalg.eigh(steps)
     logs = (vectors[:, 0].square() * nodes.clamp_min(torch.finfo(nodes.dtype).tiny).log()).sum(-1)
     values = (probes * preconditioner.solve(probes)).sum(0) * logs
-    return LogDeterminant(preconditioner.log_det + values.mean(), values.std() / len(values) ** 0.5)
+    return preconditioner.log_det + values.mean(), values.std() / len(values) ** 0.5
 
 
 def _descend(

@@ -39,11 +39,7 @@ APPROXIMATIONS = ("auto", "exact", "low_rank", "inducing", NEAREST_NEIGHBOURS, *
 
 NOISES = ("auto", "gaussian", "student_t")
 
-WITH_STATED_NOISE: dict[str, tuple[str | None, ...]] = {
-    "approximation": ("auto", "exact", "low_rank", "inducing"),
-    "target_transform": ("auto", "none"),
-    "time": (None,),
-}
+WITH_STATED_NOISE = ("auto", "exact", "low_rank", "inducing")
 
 _OF_CLASSES: dict[str, Any] = {
     "likelihood": "least_squares",
@@ -263,13 +259,11 @@ class GPRegressor(IncrementalRegressor):
             raise ValueError(
                 f"noise must be one of {NOISES}, or a positive number, its deviation in units of y; got {noise!r}."
             )
-        for name, value in (
-            ("approximation", self.approximation),
-            ("target_transform", transform),
-            ("time", self.time),
-        ):
-            if value not in WITH_STATED_NOISE[name]:
-                raise ValueError(f"noise={noise:g} goes with {name} in {WITH_STATED_NOISE[name]}; got {value!r}.")
+        if self.time is not None or transform not in ("auto", "none") or self.approximation not in WITH_STATED_NOISE:
+            raise ValueError(
+                "a number as noise goes with time=None, target_transform 'auto' or 'none', and approximation "
+                f"{', '.join(map(repr, WITH_STATED_NOISE))}; got {self.time!r}, {transform!r}, {self.approximation!r}."
+            )
         return Wanted("none", "gaussian", float(noise))
 
     @property
