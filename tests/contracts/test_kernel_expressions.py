@@ -29,6 +29,7 @@ from sureshot.kernels import (
     Product,
     RationalQuadratic,
     Scale,
+    SpectralMixture,
     Sum,
     UnitSphere,
     describe,
@@ -66,6 +67,12 @@ CASES: dict[str, Expression] = {
     "Polynomial(1, 0.5)": Polynomial(1, 0.5),
     "Polynomial(2, 0.5, 4)": Polynomial(2, 0.5, 4),
     "Polynomial(3, 0.7, 4)": Polynomial(3, 0.7, 4),
+    "SpectralMixture([0.7, 0.4], [0.1 ... 0.6, 2 x 4], [0.1 ... 0.3, 2 x 4])": SpectralMixture(
+        [0.7, 0.4], [[0.3, 0.1, 0.4, 0.2], [0.1, 0.2, 0.6, 0.5]], [[0.1, 0.2, 0.3, 0.1], [0.2, 0.1, 0.1, 0.2]]
+    ),
+    "SpectralMixture([0.7, 0.4], [[1.3], [0.2]], [[3.0], [0.4]])[2]": Columns(
+        (2,), SpectralMixture([0.7, 0.4], [1.3, 0.2], [3.0, 0.4])
+    ),
     "2.3 x RBF(0.7) + 0.1": 2.3 * RBF(0.7) + 0.1,
     "2.3 x (Linear(0.25) + 0.1 + Polynomial(2, 0.5))": 2.3 * (Linear(0.25) + 0.1 + Polynomial(2, 0.5)),
     "(RBF(1) + Linear(1)) x Matern(0.5, 2) x 0.5 x Periodic(4, 1)": (

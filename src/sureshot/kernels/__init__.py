@@ -1,8 +1,8 @@
 """Kernels as values: expressions that print as mathematics, evaluate in batches, and convert to and from GPyTorch.
 
 * `RBF`, `Matern`, `RationalQuadratic`, `GammaExponential`, `Laplacian`, `Periodic`, `Linear`, `CenteredLinear`,
-  `Brownian`, `Cosine`, `Polynomial` and `Constant` are the leaves; ``+``, ``*``, `Scale`, `Columns`, `Additive`,
-  `Interactions` and `UnitSphere` compose them.
+  `Brownian`, `Cosine`, `Polynomial`, `Constant` and `SpectralMixture` are the leaves; ``+``, ``*``, `Scale`,
+  `Columns`, `Additive`, `Interactions` and `UnitSphere` compose them.
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
@@ -21,6 +21,7 @@ from sureshot.kernels.gpytorch_kernels import (
     InteractionsKernel,
     LaplacianKernel,
     ScaledPolynomialKernel,
+    SpectralMixtureKernel,
     UnitSphereKernel,
 )
 from sureshot.kernels.leaves import (
@@ -38,6 +39,7 @@ from sureshot.kernels.leaves import (
     RationalQuadratic,
 )
 from sureshot.kernels.presets import KERNEL_NAMES, make_kernel, natural_lengthscale, preset_kernel
+from sureshot.kernels.spectral_mixture import SpectralMixture
 from sureshot.kernels.unit_sphere import is_unit_norm, unit_rows
 
 __all__ = [
@@ -70,6 +72,8 @@ __all__ = [
     "RationalQuadratic",
     "Scale",
     "ScaledPolynomialKernel",
+    "SpectralMixture",
+    "SpectralMixtureKernel",
     "Sum",
     "UnitSphere",
     "UnitSphereKernel",

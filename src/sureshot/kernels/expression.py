@@ -51,6 +51,8 @@ class Expression(ABC):
     """Those that compute the same, with their constructors' own arguments."""
     in_files: ClassVar[bool] = True
     """Whether JSON can hold it."""
+    in_units_of_columns: ClassVar[bool] = False
+    """Whether its numbers are periods or frequencies, which say nothing of columns that are scaled."""
 
     def __post_init__(self) -> None:
         for name, role in self.roles.items():
@@ -119,6 +121,11 @@ class Expression(ABC):
         own = ((getattr(self, name), role.kind) for name, role in self.roles.items() if role.is_parameter)
         shapes = [value.shape[:-1] if kind == "columns" else value.shape for value, kind in own]
         return tuple(np.broadcast_shapes(*shapes, *(part.batch_shape for _, part in self._parts())))
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether it, or a part of it, is `in_units_of_columns`."""
+        return self.in_units_of_columns or any(part.has_periods for _, part in self._parts())
 
     @property
     def parameters(self) -> dict[str, Tensor]:

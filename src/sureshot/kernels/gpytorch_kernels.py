@@ -107,6 +107,24 @@ class FirstOrderAdditiveKernel(Kernel):
         return torch.stack([to_dense(self.base_kernel(a, b, diag=diag)) for a, b in columns]).mean(0)
 
 
+class SpectralMixtureKernel(gpytorch.kernels.SpectralMixtureKernel):
+    """``sum_q w_q prod_d cos(2 pi m_qd t_d) exp(-2 pi^2 t_d^2 s_qd^2)``; as GPyTorch's of one column.
+
+    Of several columns that one is a product of mixtures of single columns.
+    """
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Kernel matrix (..., N, M), or with `diag` the values (..., N) of paired rows."""
+        first, second = x1.unsqueeze(-3), x2.unsqueeze(-3)
+        difference = first - second if diag else first.unsqueeze(-2) - second.unsqueeze(-3)  # (..., 1, N, [M,] D)
+        means, scales, weights = self.mixture_means, self.mixture_scales, self.mixture_weights[..., None]
+        if not diag:
+            means, scales, weights = means.unsqueeze(-2), scales.unsqueeze(-2), weights[..., None]
+        waves = (2 * math.pi * difference * means).cos().prod(-1)
+        decay = (-2 * (math.pi * difference * scales).square()).sum(-1).exp()
+        return (weights * waves * decay).sum(-2 if diag else -3)
+
+
 class InteractionsKernel(Kernel):
     """``exp(order (sum_d k(x_d, x'_d) / D - 1))`` of a `base_kernel` of one column."""
 

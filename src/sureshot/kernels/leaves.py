@@ -126,6 +126,7 @@ class Periodic(Leaf):
 
     lengthscale: Tensor = columns(default=1.0, natural=float)
     period_length: Tensor = columns(default=1.0)
+    in_units_of_columns = True
 
     def values(self, x1: Tensor, x2: Tensor, paired: bool) -> Tensor:
         lengthscale, frequency = self._row(self.lengthscale, x1), 2 * math.pi / self._row(self.period_length, x1)

@@ -69,8 +69,8 @@ class GPClassifier(IncrementalClassifier):
     predictive : {"auto", "integral", "expected_log", "plug_in"}, default="auto"
         How latents become probabilities. "auto" is "plug_in".
     standardize : bool or "auto", default="auto"
-        Standardise the columns. "auto" leaves embeddings as they are, and compares with one common scale where columns
-        may share a unit (pixels, counts).
+        Standardise the columns. "auto" leaves embeddings as they are, and all rows if a given kernel has periods; it
+        compares with one common scale where columns may share a unit (pixels, counts).
     likelihood_temperature : float, default=1.0
         Divides the latents inside softmax and logistic-softmax likelihoods.
     prior_mean : float, default=0.0

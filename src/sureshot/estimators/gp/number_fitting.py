@@ -36,6 +36,7 @@ from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.solved_fitting import is_solved, solved_member, solved_plan
 from sureshot.estimators.gp.solved_member import evidence_of
+from sureshot.estimators.gp.tuning.given_kernel import learnt_kernel
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
@@ -46,6 +47,7 @@ from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.support import Support, is_compared_whole
+from sureshot.kernels.dense import own_kernel
 from sureshot.progress import stage, tracked
 from sureshot.warned import warn
 
@@ -66,6 +68,7 @@ class Wanted:
     transform: str  # "auto", or the scale of the target
     noise: str  # "auto", "gaussian" or "student_t"
     deviation: float | None = None  # of normal noise in units of the numbers, where it is stated
+    learn_kernel: bool = False  # whether all numbers of a kernel that is given as an object are learnt
 
 
 def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GPNumbersFitted:
@@ -89,6 +92,11 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
         if len(scales[0].unit) > 1:
             raise ValueError("noise must be a name where y has several numbers a row: one number has one unit.")
         settings = replace(settings, noise=float(wanted.deviation / scales[0].unit[0]) ** 2)
+    if wanted.learn_kernel:
+        kernel = learnt_kernel(
+            own_kernel(settings.kernel), support_of(rows, scales[0]), settings.objective == "evidence"
+        )
+        settings = replace(settings, kernel=kernel)
     found: list[GPNumbersFitted] = []
     parts = len(scales) + 1
     for place, target in enumerate(scales):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from sureshot.approximations.by_name import Parts
@@ -27,7 +28,8 @@ from sureshot.estimators.rows.ranks import Ranks
 from sureshot.estimators.rows.readers import Reader
 from sureshot.estimators.rows.support import Support
 from sureshot.inference import schemes_for
-from sureshot.kernels import Scale, is_unit_norm
+from sureshot.kernels import Expression, Scale, is_unit_norm
+from sureshot.kernels.dense import as_expression
 from sureshot.likelihoods.base import PredictiveRule
 
 
@@ -218,7 +220,9 @@ def columns_scaling(
     """Of the columns (D,), whose `names` are for messages."""
     if settings.precomputed:
         return Scaling(np.arange(1), np.zeros(1), np.ones(1))
-    scaling = fit_scaling(rows.x, rows.weight, settings.standardize)
+    is_given = isinstance(settings.kernel, Kernel | Expression)
+    own_units = settings.standardize == "auto" and is_given and as_expression(settings.kernel).has_periods
+    scaling = fit_scaling(rows.x, rows.weight, False if own_units else settings.standardize)
     if clock is not None:
         scaling = scaling.with_time(clock.place, rows.x[:, clock.place])
     mention_constant(scaling, rows.x, names)

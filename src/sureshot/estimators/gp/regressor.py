@@ -55,7 +55,7 @@ _OF_CLASSES: dict[str, Any] = {
 """Settings of classifiers that numbers have no use for."""
 
 _OF_NUMBERS = (
-    *("target_transform", "noise"),
+    *("learn_kernel", "target_transform", "noise"),
     *("backbone", "backbone_objective", "backbone_steps", "backbone_learning_rate"),
 )
 """Arguments that are no setting of a fit to rows as they are kept."""
@@ -73,6 +73,9 @@ class GPRegressor(IncrementalRegressor):
     ----------
     kernel : str, gpytorch.kernels.Kernel or sureshot.kernels.Expression, default="auto"
         A name (those of `GPClassifier`, but "precomputed"), or a kernel. "auto" averages several.
+    learn_kernel : bool, default=False
+        Whether all numbers of a kernel that is given as an object are learnt, by `objective`, from where they are. Else
+        only its overall scale is. See docs/regression.md.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
         What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing.
     noise : {"auto", "gaussian", "student_t"} or float, default="auto"
@@ -93,7 +96,8 @@ class GPRegressor(IncrementalRegressor):
         "kiss" (1 to 4 columns, interpolated from a regular grid). Their deviations are those given the 256 nearest
         rows.
     standardize : bool or "auto", default="auto"
-        Scale columns; "auto" leaves rows of unit length as they are.
+        Scale columns; "auto" leaves rows of unit length as they are, and all rows if a given kernel has periods
+        or frequencies, which are in units of the columns.
     ensemble : bool, default=True
         Whether "auto" averages kernels; otherwise the best one.
     relevance : bool or "auto", default="auto"
@@ -161,6 +165,7 @@ class GPRegressor(IncrementalRegressor):
         self,
         kernel: str | Kernel | Expression = "auto",
         *,
+        learn_kernel: bool = False,
         objective: str | None = "auto",
         noise: str | float = "auto",
         target_transform: str = "auto",
@@ -184,6 +189,7 @@ class GPRegressor(IncrementalRegressor):
         verbose: bool = False,
     ) -> None:
         self.kernel = kernel
+        self.learn_kernel = learn_kernel
         self.objective = objective
         self.noise = noise
         self.target_transform = target_transform
@@ -252,17 +258,25 @@ class GPRegressor(IncrementalRegressor):
     @property
     def _wanted(self) -> Wanted:
         transform = str(check_choice("target_transform", self.target_transform, ("auto", *TRANSFORMS)))
+        learns = bool(check_choice("learn_kernel", self.learn_kernel, (True, False)))
+        if learns and (isinstance(self.kernel, str) or self.objective is None):
+            raise ValueError(
+                "learn_kernel=True goes with a kernel that is given as an object, such as Periodic() * RBF(), and an "
+                f"objective to learn it by; got kernel={self.kernel!r}, objective={self.objective!r}."
+            )
         if isinstance(self.noise, str):
-            return Wanted(transform, str(check_choice("noise", self.noise, NOISES)))
+            return Wanted(transform, str(check_choice("noise", self.noise, NOISES)), learn_kernel=learns)
         noise = self.noise
         if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 < noise < math.inf:
             raise ValueError(
                 f"noise must be one of {NOISES}, or a positive number, its deviation in units of y; got {noise!r}."
             )
-        if self.time is not None or transform not in ("auto", "none") or self.approximation not in WITH_STATED_NOISE:
+        known = self.time is None and transform in ("auto", "none") and self.approximation in WITH_STATED_NOISE
+        if not known or learns:
             raise ValueError(
-                "a number as noise goes with time=None, target_transform 'auto' or 'none', and approximation "
-                f"{', '.join(map(repr, WITH_STATED_NOISE))}; got {self.time!r}, {transform!r}, {self.approximation!r}."
+                "a number as noise goes with time=None, learn_kernel=False, target_transform 'auto' or 'none', and "
+                f"approximation {', '.join(map(repr, WITH_STATED_NOISE))}; got {self.time!r}, {learns}, "
+                f"{transform!r}, {self.approximation!r}."
             )
         return Wanted("none", "gaussian", float(noise))
 
