@@ -9,7 +9,7 @@ References: Hensman, Fusi & Lawrence 2013; Salimbeni, Eleftheriadis & Hensman 20
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -96,25 +96,37 @@ def learnt_by_evidence(
 
 
 def _by_all_rows(basis: Finite, numbers: dict[str, Tensor], rows: Regression, steps: int) -> None:
-    parts, taken = list(numbers.values()), iter(range(1, steps + 1))
+    taken = iter(range(1, steps + 1))
+
+    def evidence() -> Tensor:
+        at, noise = moved(basis, numbers)
+        return log_evidence_of(at, rows, noise) / rows.targets.numel()
+
+    def told(_: np.ndarray) -> None:
+        report("learning by evidence", next(taken) / steps)
+
+    climb(evidence, list(numbers.values()), steps, told)
+
+
+def climb(
+    height: Callable[[], Tensor], parts: list[Tensor], steps: int, told: Callable[[np.ndarray], None] | None = None
+) -> float:
+    """Move tensors uphill by L-BFGS, and say how high they came."""
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
-        vector_to_parameters(torch.from_numpy(point).to(rows.x), parts)
+        vector_to_parameters(torch.from_numpy(point).to(parts[0]), parts)
         try:
             with torch.enable_grad():
-                at, noise = moved(basis, numbers)
-                value = -log_evidence_of(at, rows, noise) / rows.targets.numel()
+                value = -height()
             gradient = torch.cat([part.reshape(-1) for part in torch.autograd.grad(value, parts)])
         except torch.linalg.LinAlgError:
             return NO_FACTOR, np.zeros_like(point)
         return value.item(), gradient.cpu().numpy()
 
-    def told(_: np.ndarray) -> None:
-        report("learning by evidence", next(taken) / steps)
-
     start, how = parameters_to_vector(parts).detach().cpu().numpy(), {"maxiter": steps}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=how, callback=told)
-    vector_to_parameters(torch.from_numpy(found.x).to(rows.x), parts)
+    vector_to_parameters(torch.from_numpy(found.x).to(parts[0]), parts)
+    return -float(found.fun)
 
 
 def _by_batches(

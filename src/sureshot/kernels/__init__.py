@@ -6,12 +6,15 @@
 * `make_kernel` gives a preset (`KERNEL_NAMES`) as a GPyTorch kernel, `preset_kernel` as an expression; any GPyTorch
   kernel works wherever a kernel is accepted.
 * `evaluate` gives a kernel's matrix as a plain, exactly symmetric tensor, `describe` its formula.
+* `SpectrumFeatures`, `SubsequenceFeatures` (strings), `MarkovFisherFeatures` (sequences) and `MixtureFisherFeatures`
+  (rows, bags) are features for scikit-learn pipelines, whose inner products are kernels.
 * `Expression.to_json` and `kernel_from_json` turn an expression into data and back.
 """
 
 from sureshot.kernels.compositions import Additive, Columns, Interactions, Product, Scale, Sum, UnitSphere
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
 from sureshot.kernels.expression import KINDS, Expression, kernel_from_json
+from sureshot.kernels.fisher import MarkovFisherFeatures, MixtureFisherFeatures
 from sureshot.kernels.gpytorch_kernels import (
     BrownianKernel,
     CenteredLinearKernel,
@@ -40,6 +43,7 @@ from sureshot.kernels.leaves import (
 )
 from sureshot.kernels.presets import KERNEL_NAMES, make_kernel, natural_lengthscale, preset_kernel
 from sureshot.kernels.spectral_mixture import SpectralMixture
+from sureshot.kernels.strings import SpectrumFeatures, SubsequenceFeatures
 from sureshot.kernels.unit_sphere import is_unit_norm, unit_rows
 
 __all__ = [
@@ -65,7 +69,9 @@ __all__ = [
     "Laplacian",
     "LaplacianKernel",
     "Linear",
+    "MarkovFisherFeatures",
     "Matern",
+    "MixtureFisherFeatures",
     "Periodic",
     "Polynomial",
     "Product",
@@ -74,6 +80,8 @@ __all__ = [
     "ScaledPolynomialKernel",
     "SpectralMixture",
     "SpectralMixtureKernel",
+    "SpectrumFeatures",
+    "SubsequenceFeatures",
     "Sum",
     "UnitSphere",
     "UnitSphereKernel",

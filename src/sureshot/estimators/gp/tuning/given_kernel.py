@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 
-import numpy as np
-import torch
-from scipy.optimize import minimize
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.rows.support import EXACT_LIMIT, Support, sampled_rows
 from sureshot.gaussian.gram import GramPrior
-from sureshot.inference.by_evidence import LEAST_NOISE, NO_FACTOR
+from sureshot.inference.by_evidence import LEAST_NOISE, climb
 from sureshot.inference.least_squares import leave_one_out_residuals, regression_log_evidence
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import own_kernel
@@ -30,7 +25,6 @@ logger = logging.getLogger(__name__)
 STEPS = 200  # at most
 FIRST_NOISE = 0.1  # of the variance of the targets
 PERIODS = ("period_length", "mixture_means")  # that are learnt last: while others are far off, steps leave their peaks
-FARTHEST = math.log(1e6)  # that a number may go, in either direction
 
 
 def learnt_kernel(given: Expression, support: Support, by_evidence: bool) -> Expression:
@@ -41,46 +35,21 @@ def learnt_kernel(given: Expression, support: Support, by_evidence: bool) -> Exp
     (targets, mean), kernel = rows.targets, own_kernel(given).to(rows.x)
     variance = (targets - mean[:, None]).square().mean()
     kernel = scaled(kernel, float(variance / kernel.diagonal(rows.x).mean()))
-    numbers = {name: value.detach().log() for name, value in kernel.parameters.items()}
-    numbers["noise"] = (FIRST_NOISE * variance).log()
+    numbers = {name: value.detach().log().requires_grad_() for name, value in kernel.parameters.items()}
+    numbers["noise"] = (FIRST_NOISE * variance).log().requires_grad_()
     objective = _log_evidence if by_evidence else _left_out_density
 
-    def of_rows(at: dict[str, Tensor]) -> Tensor:
-        positive = {name: value.exp() for name, value in at.items()}
-        noise = positive.pop("noise") + LEAST_NOISE
-        return objective(kernel.replace(**positive)(rows.x), noise, rows, targets, mean)
+    def height() -> Tensor:
+        at = {name: value.exp() for name, value in numbers.items()}
+        noise = at.pop("noise") + LEAST_NOISE
+        return objective(kernel.replace(**at)(rows.x), noise, rows, targets, mean)
 
     with threads_for(len(rows.y)):
-        for chosen in ({name for name in numbers if not name.endswith(PERIODS)}, numbers.keys()):
-            numbers = _uphill(of_rows, numbers, sorted(chosen))
-    kernel = kernel.replace(**{name: numbers[name].exp() for name in kernel.parameters})
-    logger.info("the kernel that was learnt: %s", kernel)
+        climb(height, [value for name, value in numbers.items() if not name.endswith(PERIODS)], STEPS)
+        reached = climb(height, list(numbers.values()), STEPS)
+    kernel = kernel.replace(**{name: numbers[name].detach().exp() for name in kernel.parameters})
+    logger.info("%.3f nats a row by %s", reached, kernel)
     return kernel
-
-
-def _uphill(
-    of_rows: Callable[[dict[str, Tensor]], Tensor], start: dict[str, Tensor], names: list[str]
-) -> dict[str, Tensor]:
-    """Numbers from where they are, those of these names moved."""
-    parts = [start[name].clone().requires_grad_() for name in names]
-    numbers = {**start, **dict(zip(names, parts, strict=True))}
-
-    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
-        vector_to_parameters(torch.from_numpy(point).to(parts[0]), parts)
-        try:
-            with torch.enable_grad():
-                value = -of_rows(numbers)
-            gradient = torch.cat([part.reshape(-1) for part in torch.autograd.grad(value, parts)])
-        except torch.linalg.LinAlgError:
-            return NO_FACTOR, np.zeros_like(point)
-        return value.item(), gradient.cpu().numpy()
-
-    point = parameters_to_vector(parts).detach().cpu().numpy()
-    bounds = list(zip(point - FARTHEST, point + FARTHEST, strict=True))
-    found = minimize(loss, point, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-    vector_to_parameters(torch.from_numpy(found.x).to(parts[0]), parts)
-    logger.info("%.3f nats per row after %d steps", -found.fun, found.nit)
-    return {name: value.detach() for name, value in numbers.items()}
 
 
 def _log_evidence(gram: Tensor, noise: Tensor, rows: Support, targets: Tensor, mean: Tensor) -> Tensor:
