@@ -26,6 +26,7 @@ _MODULES = (
     "likelihood-contours",
     "gp-basics",
     "deep-kernels",
+    "expressive-kernels",
     "iris",
     "clinc150",
     "digits",

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 
 class FisherFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """What all have in common; `ridge` is relative to the mean of F's diagonal."""
+    """What all have in common; `ridge` is relative to the mean of F's diagonal, the larger the fewer the objects."""
 
     ridge: float
     normalize: bool
@@ -55,7 +55,7 @@ class MarkovFisherFeatures(FisherFeatures):
     over, with the steps to it and from it.
     """
 
-    def __init__(self, *, ridge: float = 0.1, normalize: bool = True) -> None:
+    def __init__(self, *, ridge: float = 1.0, normalize: bool = True) -> None:
         self.ridge = ridge
         self.normalize = normalize
 
@@ -96,7 +96,7 @@ class MixtureFisherFeatures(FisherFeatures):
     """
 
     def __init__(
-        self, n_components: int = 8, *, ridge: float = 0.1, normalize: bool = True, random_state: Any = None
+        self, n_components: int = 8, *, ridge: float = 1.0, normalize: bool = True, random_state: Any = None
     ) -> None:
         self.n_components = n_components
         self.ridge = ridge
