@@ -311,8 +311,8 @@ _CAPTIONS = {
         "and spaces. All but the second see strings of characters and nothing of words."
     ),
     "digits": (
-        "Digits of scikit-learn as bags of the places of their inked pixels, in no order, {labels} to learn from, "
-        "{test_rows} others to test on."
+        "Digits of scikit-learn as bags of the places of their inked pixels, in no order: as many of each digit to "
+        "learn from as {labels} labels are enough for, {test_rows} others to test on."
     ),
     "molecules": (
         "Musk 1: 92 molecules, bags of 2 to 40 shapes, the first ten principal components of 166 distances; half of "
@@ -340,9 +340,9 @@ def _findings(frame: pd.DataFrame) -> Iterator[str]:
     yield (
         f"Ten years ahead the spectral mixture errs by {of('co2', PEAKS, 'rmse'):.2f} parts per million from the "
         f"periodogram's peaks, by {of('co2', DRAWN, 'rmse'):.2f} from drawn frequencies, the RBF by "
-        f"{of('co2', PLAIN, 'rmse'):.2f}. Its log density, {of('co2', PEAKS, 'log density'):.2f}, and "
-        f"{of('co2', PEAKS, 'coverage 90'):.0%} inside intervals of 90 % say that it is too sure where the trend does "
-        "not go on as it did: waves that evidence finds are waves for ever."
+        f"{of('co2', PLAIN, 'rmse'):.2f}. Its intervals of 90 % hold {of('co2', PEAKS, 'coverage 90'):.0%} of the "
+        f"months, and log densities are {of('co2', PEAKS, 'log density'):.2f}, those of the RBF "
+        f"{of('co2', PLAIN, 'log density'):.2f}."
     )
     yield (
         f"Where a season drifts, {SHARED} errs by {of('season-ahead', SHARED, 'rmse'):.2f} two periods ahead and "

@@ -63,6 +63,13 @@ def test_the_periodogram_finds_frequencies_whatever_the_units(even: bool) -> Non
         np.testing.assert_allclose(found.mixture_scales, 1 / (2 * np.pi * unit * np.ptp(x)))
 
 
+def test_frequencies_are_looked_for_as_high_as_neighbouring_rows_can_tell() -> None:
+    """Whatever gaps there are between the others."""
+    x = np.delete(np.arange(0, 60, 0.25), np.s_[20:170])
+    found = SpectralMixture.from_periodogram(x, np.sin(2 * np.pi * 1.9 * x), 1)
+    np.testing.assert_allclose(found.mixture_means, 1.9, atol=0.2 / 60)
+
+
 def test_numbers_that_do_not_vary_have_a_start() -> None:
     found = SpectralMixture.from_periodogram(np.arange(20.0), np.ones(20), 3)
     assert found.mixture_weights.shape == (3,)

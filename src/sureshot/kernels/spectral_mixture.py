@@ -27,6 +27,8 @@ from sureshot.kernels.leaves import RBF
 
 PER_PERIOD = 5  # frequencies that are looked at, to one that fits a whole number of periods into the rows
 
+MOST_GAPS = 10  # times the rows: neighbours may lie as close as they like
+
 
 @kernel({SpectralMixtureKernel: (), OfOneColumn: ()})
 class SpectralMixture(Leaf):
@@ -65,7 +67,7 @@ class SpectralMixture(Leaf):
 
         >>> years = np.arange(0, 20, 0.1)
         >>> print(SpectralMixture.from_periodogram(years, 2 * np.sin(2 * np.pi * years), 1))
-        SpectralMixture(1.98, 0.995, 0.008)
+        SpectralMixture(1.93, 0.995, 0.008)
         """
         at, values = (np.asarray(part, dtype=np.float64).squeeze() for part in (x, y))
         if at.ndim != 1 or at.shape != values.shape or not (np.isfinite(at).all() and np.isfinite(values).all()):
@@ -79,7 +81,8 @@ class SpectralMixture(Leaf):
                 f"n_mixtures must be from 1 to a quarter of the rows, of different x; got {n_mixtures} for {len(at)} "
                 "rows."
             )
-        tried = np.arange(1, PER_PERIOD * len(at) // 2) / (PER_PERIOD * extent)  # up to one period in two rows
+        gaps = extent / np.median(np.diff(np.unique(at)))  # that many would fill the range: two rows a period at least
+        tried = np.arange(1, PER_PERIOD * min(gaps, MOST_GAPS * len(at)) / 2) / (PER_PERIOD * extent)
         at, left, chosen = at - at.mean(), values - values.mean(), list[float]()
         for _ in range(n_mixtures):
             chosen.append(float(tried[lombscargle(at, left, 2 * math.pi * tried).argmax()]))
