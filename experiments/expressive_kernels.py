@@ -282,9 +282,9 @@ def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcom
             "Numbers are means and standard errors: over forecasts from three years of carbon dioxide, over three "
             "drawn series, and over three draws of labelled rows. Kernels of numbers are given to `GPRegressor` as "
             "objects, and all their numbers are learnt by the evidence (`learn_kernel=True`); strings and bags are "
-            "made features of, for `GPClassifier` with a linear kernel. Seconds are a core's, of fit and answers. Three "
-            "waves, the trend's length and the evidence were settled on these forecasts, and digits were added after "
-            "molecules: the tables show what such kernels can do, not what they would do on other sets."
+            "made features of, for `GPClassifier` with a linear kernel. Seconds are a core's, of fit and answers. "
+            "Three waves, the trend's length and the evidence were settled on these forecasts, and digits were added "
+            "after molecules: the tables show what such kernels can do, not what they would do on other sets."
         ),
         tables=tuple(Table(name, _CAPTIONS[name].format(**vars(settings)), part) for name, part in means.items()),
         config=settings,

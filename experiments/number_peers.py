@@ -193,12 +193,12 @@ class Linear(BaseEstimator):
 
 
 def _numbers() -> Any:
-    """One-hot text, filled and standardised numbers."""
+    """One-hot text of few levels, filled and standardised numbers."""
     numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     text = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     selected = make_column_selector(dtype_include="number")
     others = make_column_selector(dtype_exclude="number")
-    return make_pipeline(AsText(), make_column_transformer((numbers, selected), (text, others)))
+    return make_pipeline(AsCategories(), make_column_transformer((numbers, selected), (text, others)))
 
 
 def check_size(x: pd.DataFrame, method: str) -> None:
