@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         GPClassifier,
         GPRegressor,
         KernelSearchClassifier,
+        KernelSearchRegressor,
         TreeGPClassifier,
     )
     from sureshot.estimators.saved import load_estimator as load
@@ -23,6 +24,7 @@ __all__ = [
     "GPClassifier",
     "GPRegressor",
     "KernelSearchClassifier",
+    "KernelSearchRegressor",
     "TreeGPClassifier",
     "load",
     "pipeline_call",

@@ -18,6 +18,7 @@ PLACES = {
     "few_shot_gp_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
     "gp_regressor": "sureshot.estimators.gp.regressor.GPRegressor",
     "kernel_search_classifier": "sureshot.estimators.search.classifier.KernelSearchClassifier",
+    "kernel_search_regressor": "sureshot.estimators.search.regressor.KernelSearchRegressor",
     "tree_gp_classifier": "sureshot.estimators.tree.classifier.TreeGPClassifier",
 }
 """Estimators by what their files say they hold; of these only the one that is needed is imported."""

@@ -47,6 +47,12 @@ class Contrasts:
         row = torch.arange(first_row, first_row + len(y)).unsqueeze(-1).expand(keep.shape)
         return cls(row[keep], y.unsqueeze(-1).expand(keep.shape)[keep], others.expand(keep.shape)[keep])
 
+    @classmethod
+    def of_rows(cls, n_rows: int, first_row: int = 0) -> Contrasts:
+        """One for each row, all alike, so that its latent has the kernel itself: those of rows with numbers."""
+        row = torch.arange(first_row, first_row + n_rows)
+        return cls(row, torch.ones_like(row), torch.zeros_like(row))
+
     def followed_by(self, more: Contrasts) -> Contrasts:
         """These and more."""
         return Contrasts(*(torch.cat([getattr(self, part.name), getattr(more, part.name)]) for part in fields(self)))

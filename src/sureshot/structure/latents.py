@@ -7,6 +7,8 @@ through inducing inputs:
 - `sureshot.structure.whitened`, the paper's: standard normal variables that the kernel's root turns into latents;
 - `sureshot.structure.sparse`: Polya-Gamma variables, given which weights of features are integrated out.
 
+Targets that are numbers need no variables: `sureshot.structure.numbers`.
+
 What a particle keeps while its kernel changes (omega, or eta) is its variables; all else follows from them and the
 prior covariance S of the contrasts under its kernel: a tensor for the exact ones, for the third what has its place, the
 `Features` of rows with the places of the contrasts.
@@ -69,6 +71,10 @@ class Latents(ABC):
         for name, mine in self.parts.items():
             for place, row in zip(places, rows, strict=True):
                 mine[place] = others.parts[name][row]
+
+    def told(self, y: Tensor) -> Self:
+        """Knowing the targets (B,) of the data that come next, where they are numbers: labels are said by contrasts."""
+        return self
 
     @abstractmethod
     def given(

@@ -68,6 +68,7 @@ class Scales:
     relative_lengthscale: LogNormal = STANDARD  # in units of sqrt(D)
     per_column: bool = False  # one length-scale for each column
     offset: bool = False  # that linear kernels have one, N(0, 1) for each column
+    period: LogNormal = STANDARD  # in units of the columns
 
     def lengthscale(
         self,
@@ -152,7 +153,7 @@ def _gamma_exponential(z: Tensor, scales: Scales) -> Expression:
 def _periodic(z: Tensor, scales: Scales) -> Expression:
     """The period is in units of the columns' standard deviation; the kernel's length-scale is not squared."""
     lengthscale = scales.lengthscale(z[..., 2:]).square()
-    return scales.amplitude(z[..., 0]) * Periodic(lengthscale, z[..., 1].exp().unsqueeze(-1))
+    return scales.amplitude(z[..., 0]) * Periodic(lengthscale, scales.period(z[..., 1]).unsqueeze(-1))
 
 
 def _constant(z: Tensor, scales: Scales) -> Expression:

@@ -27,7 +27,7 @@ def without(
     fewer = replace(
         state,
         x=state.x[rows],
-        y=number[state.y[rows]],
+        y=state.y[rows] if state.of_numbers else number[state.y[rows]],
         n_classes=int(classes.sum()),
         contrasts=Contrasts((rows.cumsum(0) - 1)[left.row], number[left.own], number[left.other]),
     )

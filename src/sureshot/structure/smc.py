@@ -59,8 +59,8 @@ class SmcState:
 
     prior: KernelPrior
     x: Tensor  # (N, D)
-    y: Tensor  # (N,) int64
-    n_classes: int  # C; nothing is compared while there is one
+    y: Tensor  # (N,) int64, or float64 where targets are numbers
+    n_classes: int  # C; nothing is compared while there is one; of numbers 2, which have one latent as well
     contrasts: Contrasts  # P
     particles: Particles
     latent: Latents
@@ -100,6 +100,11 @@ class SmcState:
             0.0,
             inducing=inducing,
         )
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether targets are numbers, and not labels."""
+        return self.y.is_floating_point()
 
     @property
     def data(self) -> Data | InducingData:
@@ -177,7 +182,7 @@ class SmcSettings:
 def smc_step(
     state: SmcState,
     x: Tensor,  # (B, D)
-    y: Tensor,  # (B,) int64
+    y: Tensor,  # (B,) int64, or float64 as the state has them
     generator: torch.Generator,
     settings: SmcSettings,
     n_classes: int | None = None,  # as many or more than before
@@ -210,7 +215,10 @@ def _check_batch(state: SmcState, x: Tensor, y: Tensor, n_classes: int) -> None:
         raise ValueError(f"n_classes must be {state.n_classes}, as before, or more, got {n_classes}")
     if n_classes > 2 and state.latent.link.name != LOGISTIC.name:
         raise ValueError(f"the {state.latent.link.name} link is for two classes, got a batch with {n_classes}")
-    if len(y):
+    if state.of_numbers:
+        if not (y.is_floating_point() and bool(y.isfinite().all())):
+            raise ValueError("y must be finite floating-point numbers, as the state has them")
+    elif len(y):
         count_classes(y, n_classes)
 
 
@@ -325,11 +333,12 @@ def extended(
     n = len(state.x)
     every = torch.cat([state.x, x])
     later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
-    new = later.followed_by(Contrasts.of_labels(y, n_classes, n))
+    own = Contrasts.of_rows(len(y), n) if state.of_numbers else Contrasts.of_labels(y, n_classes, n)
+    new = later.followed_by(own)
     first = 0 if len(later) else n
     shifted = replace(new, row=new.row - first)
     cross, corner = _covariances(state, every, torch.cat([state.y, y]), n_classes, shifted, first)
-    latent, increments = state.latent.extended(cross, corner, generator)
+    latent, increments = state.latent.told(y).extended(cross, corner, generator)
     behind = (new.row < n + torch.arange(1, len(x) + 1).unsqueeze(-1)).sum(-1)  # contrasts up to each row
     summed = torch.cat([state.log_weights.unsqueeze(-1), increments], -1).cumsum(-1)  # (M, P + 1)
     taken = len(x)

@@ -14,20 +14,20 @@ _STEPS = 60  # of bisection: halves an interval to the last digit
 class NormalMixture:
     """Of n numbers of P targets each, independent of each other."""
 
-    weight: np.ndarray  # (M,), sum 1
+    weight: np.ndarray  # (M,), sum 1; or (M, n) where each number has its own
     means: np.ndarray  # (M, n, P)
     deviations: np.ndarray  # (M, n, P)
 
     @property
     def mean(self) -> np.ndarray:
         """(n, P)."""
-        return np.tensordot(self.weight, self.means, 1)
+        return self._averaged(self.means)
 
     @property
     def deviation(self) -> np.ndarray:
         """Standard deviations (n, P): what members expect, and how they differ."""
-        within = np.tensordot(self.weight, self.deviations**2, 1)
-        between = np.tensordot(self.weight, (self.means - self.mean) ** 2, 1)
+        within = self._averaged(self.deviations**2)
+        between = self._averaged((self.means - self.mean) ** 2)
         found: np.ndarray = np.sqrt(within + between)
         return found
 
@@ -35,12 +35,12 @@ class NormalMixture:
         """Of numbers (n, P), (n, P), in nats."""
         z = (y - self.means) / self.deviations
         logs = -0.5 * (z**2 + np.log(2 * np.pi)) - np.log(self.deviations)
-        found: np.ndarray = logsumexp(logs, axis=0, b=self.weight[:, None, None])
+        found: np.ndarray = logsumexp(logs, axis=0, b=self.weight.reshape(len(self.weight), -1, 1))
         return found
 
     def cumulative(self, y: np.ndarray) -> np.ndarray:
         """The probability (n, P) of less than numbers (n, P)."""
-        return np.tensordot(self.weight, ndtr((y - self.means) / self.deviations), 1)
+        return self._averaged(ndtr((y - self.means) / self.deviations))
 
     def quantile(self, q: float) -> np.ndarray:
         """The numbers (n, P) that a share q is less than."""
@@ -54,11 +54,18 @@ class NormalMixture:
         return found
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> np.ndarray:
-        """Draws (n, P, n_samples), one row and target independent of the others."""
+        """Draws (n, P, n_samples), one row and target independent of the others; weights are those of all."""
         shape = (*self.means.shape[1:], n_samples)
         member = rng.choice(len(self.weight), size=shape, p=self.weight)
         mean, deviation = (np.take_along_axis(np.moveaxis(part, 0, -1), member, -1) for part in self._parts)
         return mean + deviation * rng.standard_normal(shape)
+
+    def _averaged(self, values: np.ndarray) -> np.ndarray:
+        """Of values (M, n, P), (n, P)."""
+        if self.weight.ndim == 1:
+            return np.tensordot(self.weight, values, 1)
+        found: np.ndarray = np.einsum("mn,mnp->np", self.weight, values)
+        return found
 
     @property
     def _parts(self) -> tuple[np.ndarray, np.ndarray]:

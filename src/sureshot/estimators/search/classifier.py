@@ -21,9 +21,18 @@ from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.rows.labelled_rows import joined_rows, part_of
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.rows.row_ids import RowsAsTheyCame
-from sureshot.estimators.search.fitted import Callback, SearchFitted, SearchStep
+from sureshot.estimators.search.fitted import SearchFitted
 from sureshot.estimators.search.format import SEARCH_FORMAT
-from sureshot.estimators.search.learning import after, check_whole, compared, first_fitted, less, mention_more
+from sureshot.estimators.search.learning import (
+    after,
+    check_whole,
+    compared,
+    first_fitted,
+    less,
+    mention_more,
+    numbered,
+)
+from sureshot.estimators.search.results import Callback, SearchStep
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.estimators.search.size import check_size
 from sureshot.structure.grammar import Grammar
@@ -260,7 +269,7 @@ class KernelSearchClassifier(IncrementalClassifier):
 
         The particles know the old rows: they take in what is new among the rows, and let go what is there no more.
         """
-        check_whole(training.rows.weight if training.came is None else training.came.weight)
+        check_whole(training, "KernelSearchClassifier")
         given = SearchSettings.checked(self._arguments)
         settings = given if known is None else known.settings
         if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
@@ -272,7 +281,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         if known is None:
             new = training.rows
         else:
-            stays, kept, new = compared(known, training)
+            stays, kept, new = compared(numbered(known, training), training)
             if not known.waits:
                 if len(new.y) or len(training.classes) > len(known.classes):
                     check_size(settings, len(kept.y) + new.weight.sum(), len(training.classes), known=True)

@@ -6,10 +6,8 @@ Polya-Gamma variables of the particles they make everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,55 +15,22 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
-from sureshot.computing.layout import aligned
 from sureshot.computing.threads import one_thread
 from sureshot.estimators.classes.class_fitted import ClassFitted, ClassPredictor, NoInfluence, left_out_by_folds
 from sureshot.estimators.classes.uncertainty import average_and_entropy, entropy
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.rows.labelled_rows import LabelledRows, merged_rows
-from sureshot.estimators.rows.preprocessing import Scaling, kernel_inputs, within_range
+from sureshot.estimators.rows.preprocessing import Scaling
+from sureshot.estimators.search.results import Searched, SearchStep, inputs_of, order_of
 from sureshot.estimators.search.rule import INTEGRAL, Chosen, SearchRule, chosen_rule
 from sureshot.estimators.search.settings import SearchSettings
-from sureshot.kernels import Expression
 from sureshot.likelihoods import Logistic, OneVsEach
-from sureshot.structure.canonical import canonical
 from sureshot.structure.leave_one_out import left_out, of_classes
 from sureshot.structure.one_class import one_class_probabilities
 from sureshot.structure.prediction import averaged_probabilities, moments, unexplained_variance
 from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState
-from sureshot.structure.structure import Structure
 from sureshot.structure.whitened import Whitened
 from sureshot.structure.without_rows import moments_without
-
-_FARTHEST = 1e6  # of a kernel input: products of sixteen leaves are numbers still
-
-
-@dataclass(frozen=True)
-class SearchStep:
-    """What a batch did, in JSON values."""
-
-    n_rows: int  # behind it
-    effective_sample_sizes: tuple[float, ...]  # before resampling, of each part of the batch
-    ancestors: tuple[int, ...]  # of each particle, its place before the batch
-    resampled: bool
-    acceptance: dict[str, float]  # by kind of move
-    log_evidence: float
-    structures: tuple[tuple[float, str], ...]  # mass and structure, heaviest first
-    waits: bool = False  # whether the rows behind it are of one class, and structures those of the prior
-
-
-@dataclass(frozen=True)
-class WeightedKernel:
-    """A particle as a user sees it."""
-
-    weight: float
-    structure: str
-    kernel: Expression  # of standardised columns
-    nugget: float  # variance that belongs to a row alone
-
-
-Callback = Callable[[SearchStep], Any]
 
 
 @dataclass(frozen=True)
@@ -126,20 +91,15 @@ class SearchPredictor(ClassPredictor):
         """Which classes (C,) have no rows."""
         return torch.bincount(self.state.y, minlength=self.n_classes) == 0
 
-    @property
-    def order(self) -> Tensor:
-        """Places of the particles (M,), heaviest first."""
-        return self.weights.argsort(descending=True, stable=True)
-
     def particle_probabilities(self, queries: Tensor, temperature: float) -> Tensor:
         """Class probabilities under each particle (Q, M, C), the heaviest first."""
         if self.waits:
             return self.moments(queries)[0].unsqueeze(1).expand(-1, len(self.weights), -1)
-        alone, rule = queries.new_ones(1), self.chosen.of_latents
+        alone, rule, order = queries.new_ones(1), self.chosen.of_latents, order_of(self.state)
         return torch.stack(
             [
                 averaged_probabilities(mean.unsqueeze(0), covariance.unsqueeze(0), alone, temperature, rule)
-                for mean, covariance in zip(*(part[self.order] for part in self.moments(queries)[:2]), strict=True)
+                for mean, covariance in zip(*(part[order] for part in self.moments(queries)[:2]), strict=True)
             ],
             1,
         )
@@ -209,7 +169,7 @@ class SearchPredictor(ClassPredictor):
 
 
 @dataclass(frozen=True)
-class SearchFitted(ClassFitted):
+class SearchFitted(Searched, ClassFitted):
     """What a `KernelSearchClassifier` has learnt."""
 
     predictor: SearchPredictor
@@ -220,28 +180,9 @@ class SearchFitted(ClassFitted):
     inducing_for: int = 0  # rows that may come before inducing inputs are chosen anew
 
     @property
-    def state(self) -> SmcState:
-        """Of the particles."""
-        return self.predictor.state
-
-    @property
-    def scaling(self) -> Scaling:
-        """Of columns."""
-        return self.predictor.scaling
-
-    @property
     def waits(self) -> bool:
         """Whether there is nothing to tell apart: no rows, or rows of one class."""
         return self.predictor.waits
-
-    @property
-    def distinct_rows(self) -> LabelledRows:
-        return self._merged[0]
-
-    @cached_property
-    def _merged(self) -> tuple[LabelledRows, np.ndarray]:
-        """Rows that differ, and where among them each row is, (N,)."""
-        return merged_rows(self.rows)
 
     @property
     def labels(self) -> np.ndarray:
@@ -273,37 +214,6 @@ class SearchFitted(ClassFitted):
         """Standard error of the log evidence, in nats."""
         return 0.0 if self.waits else self.state.log_evidence_error
 
-    @property
-    def kernel_columns(self) -> list[str]:
-        """Names of the columns as kernels number them, from 0: those that vary, as the encoder makes them."""
-        names = self.reader.names_of(self.columns)
-        return [f"column {place}" if names is None else names[place] for place in self.scaling.kept.tolist()]
-
-    @property
-    def kernel_posterior(self) -> list[tuple[float, str]]:
-        """Mass and canonical structure, heaviest first."""
-        return posterior_of(self.state)
-
-    @property
-    def particles(self) -> list[WeightedKernel]:
-        """All particles, heaviest first."""
-        state, weights, found = self.state, self.predictor.weights, []
-        for i in self.predictor.order.tolist():
-            structure, z = state.particles.structures[i], state.particles.z[i]
-            kernel = state.prior.kernel(structure, z[1:])
-            found.append(WeightedKernel(float(weights[i]), str(structure), kernel, float(state.prior.nugget(z[0]))))
-        return found
-
-    @property
-    def ess_history(self) -> list[float]:
-        """Effective sample sizes after each batch, before resampling."""
-        return [size for step in self.steps for size in step.effective_sample_sizes]
-
-    @property
-    def learnt(self) -> LabelledRows:
-        """A row and its copies are one."""
-        return self.distinct_rows
-
     @cached_property
     def _left_out(self) -> tuple[Tensor, Tensor]:
         """Latents that are whitened, and rows of a single class, by folds that are taken away."""
@@ -334,19 +244,6 @@ class SearchFitted(ClassFitted):
         if self.waits:
             raise NoInfluence("influence compares two classes, and all rows of this search are of one.")
         return self.predictor.probabilities_without(queries, self._sets(place, share), self.temperature)
-
-    def _sets(self, place: Tensor, share: Tensor) -> list[Tensor]:
-        """Numbers of the rows that leave together; those of one place are not the same while there are others."""
-        copies: dict[int, list[int]] = {}
-        for number, merged in enumerate(self._merged[1].tolist()):
-            copies.setdefault(merged, []).append(number)
-        begins, found = dict.fromkeys(copies, 0), []
-        for merged, part in zip(place.tolist(), share.tolist(), strict=True):
-            of_place = copies[merged]
-            count, begin = max(1, round(part * len(of_place))), begins[merged]
-            found.append(torch.tensor([of_place[(begin + k) % len(of_place)] for k in range(count)]))
-            begins[merged] = begin + count
-        return found
 
     def on(self, state: SmcState) -> SearchFitted:
         """With another state, and nothing that follows from it."""
@@ -384,19 +281,3 @@ def fitted_of(
         steps=steps,
         seed=seed,
     )
-
-
-def posterior_of(state: SmcState) -> list[tuple[float, str]]:
-    """Mass and canonical structure, heaviest first."""
-    mass: dict[Structure, float] = {}
-    for structure, weight in zip(state.particles.structures, state.log_weights.exp().tolist(), strict=True):
-        form = canonical(structure)
-        mass[form] = mass.get(form, 0.0) + weight
-    total = sum(mass.values())
-    return sorted(((value / total, str(form)) for form, value in mass.items()), key=lambda pair: (-pair[0], pair[1]))
-
-
-def inputs_of(kept: np.ndarray, scaling: Scaling) -> Tensor:
-    """What kernels see of rows."""
-    x = kernel_inputs(kept, scaling, torch.device("cpu"))
-    return aligned(within_range(x.numpy(), _FARTHEST))

@@ -5,6 +5,7 @@ Matrices are functions of these, and are computed again on loading.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.search.fitted import SearchFitted, SearchStep, fitted_of, inputs_of
+from sureshot.estimators.search.fitted import SearchFitted, fitted_of
+from sureshot.estimators.search.results import SearchStep, inputs_of
 from sureshot.estimators.search.rule import Chosen, SearchRule, Stack
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.estimators.stored import Format
@@ -64,22 +66,38 @@ class StoredSearch(StoredClasses):
     def check_parts(self) -> None:
         super().check_parts()
         self.scaling.check_columns(self.rows.x.shape[1])
+        check_particles(self)
         n_particles, n_contrasts = len(self.structures), self.contrasts.shape[-1]
-        if not n_particles or self.log_weights.shape != (n_particles,) or self.contrasts.shape != (3, n_contrasts):
-            raise ValueError("malformed particles")
+        if self.contrasts.shape != (3, n_contrasts):
+            raise ValueError("malformed comparisons")
         first, *others = names = VARIABLES[self.settings.representation]
         if set(self.variables) != set(names) or self.variables[first].shape != (n_particles, n_contrasts):
             raise ValueError("malformed latents")
         if any(self.variables[name].shape != (n_particles,) for name in others):
             raise ValueError("malformed latents")
-        if not 0 <= self.settled_variance < float("inf"):
-            raise ValueError("the variance of the log evidence must be a number from 0")
-        if len(self.eves) not in (0, n_particles) or not all(0 <= eve < n_particles for eve in self.eves):
-            raise ValueError("eves must be a particle for each particle")
         if (self.inducing is not None) != (self.settings.n_inducing is not None):
             raise ValueError("inducing inputs do not fit the settings")
         if self.inducing is not None and (self.inducing.ndim != 2 or self.inducing.shape[1] != len(self.scaling.kept)):
             raise ValueError("malformed inducing inputs")
+
+
+def check_particles(stored: Any) -> None:
+    """ValueError for fields of a file that are no weighted particles."""
+    n_particles = len(stored.structures)
+    if not n_particles or stored.log_weights.shape != (n_particles,):
+        raise ValueError("malformed particles")
+    if not 0 <= stored.settled_variance < float("inf"):
+        raise ValueError("the variance of the log evidence must be a number from 0")
+    if len(stored.eves) not in (0, n_particles) or not all(0 <= eve < n_particles for eve in stored.eves):
+        raise ValueError("eves must be a particle for each particle")
+
+
+def restored_particles(prior: KernelPrior, words: Sequence[tuple[str, ...]], numbers: Tensor) -> Particles:
+    """Of their structures, and the numbers of all of them; ValueError for what the prior does not know."""
+    structures = tuple(map(Structure, words))
+    for structure in structures:
+        prior.check(structure)
+    return Particles(structures, tuple(numbers.split([1 + prior.size(one) for one in structures])))
 
 
 def _own(fitted: SearchFitted) -> dict[str, Any]:
@@ -103,11 +121,9 @@ def _own(fitted: SearchFitted) -> dict[str, Any]:
 def _fitted(stored: StoredSearch) -> SearchFitted:
     settings, rows, n_classes = stored.settings, stored.rows, len(stored.classes)
     prior = KernelPrior(settings.grammar, len(stored.scaling.kept))
-    structures = tuple(map(Structure, stored.structures))
-    for structure in structures:
-        prior.check(structure)
+    particles = restored_particles(prior, stored.structures, stored.numbers)
     is_sparse = stored.inducing is not None
-    nothing = empty_latents(len(structures), settings.representation, "logistic", n_classes, is_sparse)
+    nothing = empty_latents(len(particles), settings.representation, "logistic", n_classes, is_sparse)
     if bool((stored.contrasts < 0).any()) or bool((stored.contrasts[1:] >= n_classes).any()):
         raise ValueError("comparisons out of range")
     state = SmcState(
@@ -116,7 +132,7 @@ def _fitted(stored: StoredSearch) -> SearchFitted:
         torch.from_numpy(rows.y),
         n_classes,
         Contrasts(*stored.contrasts),
-        Particles(structures, tuple(stored.numbers.split([1 + prior.size(one) for one in structures]))),
+        particles,
         nothing.restored(stored.variables),
         stored.log_weights,
         stored.log_evidence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,13 +13,16 @@ from sureshot.computing.threads import one_thread
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows, part_of
 from sureshot.estimators.rows.preprocessing import (
+    Scaling,
     columns_called,
     fit_scaling,
     mention_constant,
     mention_wild,
     with_rare_values,
 )
-from sureshot.estimators.search.fitted import Callback, SearchFitted, SearchStep, fitted_of, inputs_of, posterior_of
+from sureshot.estimators.search.fitted import SearchFitted, fitted_of
+from sureshot.estimators.search.number_fitted import SearchNumbersFitted
+from sureshot.estimators.search.results import Callback, SearchStep, inputs_of, posterior_of
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.networks.seeds import generator_for
 from sureshot.progress import report
@@ -28,7 +31,7 @@ from sureshot.structure.removal import without
 from sureshot.structure.smc import SmcState, settled, smc_step
 from sureshot.warned import warn
 
-_DRAWN_ANEW = (
+DRAWN_ANEW = (
     "the kernels of all particles overflowed, and were drawn anew from the prior: is there an extreme number among the "
     "rows, or are the scales of the grammar too large?"
 )
@@ -36,13 +39,28 @@ _DRAWN_ANEW = (
 
 def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> SearchFitted:
     """Without rows yet; the training set says how columns are scaled."""
-    x, weight = training.rows.x, training.rows.weight
-    scaling = fit_scaling(x, weight, settings.standardize)
-    if len(np.unique(training.rows.y)) > 1:  # rows of one class wait, and what varies is asked again with the others
+    x, weight, one_class = training.rows.x, training.rows.weight, len(np.unique(training.rows.y)) == 1
+    # Rows of one class wait, and what varies is asked again with the others.
+    prior, scaling = scaled_columns(training, settings, mention=not one_class)
+    if len(scaling.kept) == x.shape[1] and settings.standardize and one_class:
+        scaling = with_rare_values(scaling, x, weight)
+    state = _started(prior, settings, len(training.classes), seed)
+    none = part_of(training.rows, slice(0, 0))
+    return fitted_of(replace(training, given=none), scaling, settings, state, (), seed)
+
+
+def scaled_columns(
+    training: TrainingSet, settings: SearchSettings, mention: bool = True
+) -> tuple[KernelPrior, Scaling]:
+    """How columns are scaled by a first batch, and the prior of kernels of those that vary.
+
+    Columns that do not vary are mentioned if wanted; ValueError for a structure that looks at others.
+    """
+    x = training.rows.x
+    scaling = fit_scaling(x, training.rows.weight, settings.standardize)
+    if mention:
         mention_constant(scaling, x, training.column_names)
     mention_wild(scaling, x, training.column_names)
-    if len(scaling.kept) == x.shape[1] and settings.standardize and len(np.unique(training.rows.y)) == 1:
-        scaling = with_rare_values(scaling, x, weight)
     prior = KernelPrior(settings.grammar, len(scaling.kept))
     if settings.structure is not None:
         try:
@@ -50,12 +68,10 @@ def first_fitted(training: TrainingSet, settings: SearchSettings, seed: int) -> 
         except ValueError as error:
             varying = f" that vary, of {x.shape[1]}" if len(scaling.kept) < x.shape[1] else ""
             raise ValueError(f"structure: {error}{varying}") from error
-    state = _started(prior, settings, len(training.classes), seed)
-    none = part_of(training.rows, slice(0, 0))
-    return fitted_of(replace(training, given=none), scaling, settings, state, (), seed)
+    return prior, scaling
 
 
-def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted) -> None:
+def mention_more(training: TrainingSet, new: LabelledRows, known: SearchFitted | SearchNumbersFitted) -> None:
     """Log which columns of new rows have extreme cells, and which vary only now."""
     every = joined_rows(known.rows, new)
     scaling = fit_scaling(every.x, every.weight, known.settings.standardize)
@@ -91,15 +107,14 @@ def after(
     n_earlier: int = 0,  # of the rows, that came before the others, in their order
 ) -> SearchFitted:
     """With more rows, in the batches of the schedule, and as many classes."""
-    steps, kept = list(fitted.steps), fitted.rows
-    generator = generator_for(fitted.seed, "batch", len(steps))
+    generator = generator_for(fitted.seed, "batch", len(fitted.steps))
     window = fitted.settings.window
     if window is None:
-        rows = _shuffled(_repeated(rows), generator)
+        rows = shuffled(repeated(rows), generator)
     else:  # the latest are kept
         rows = replace(rows, weight=rows.weight.clip(max=window))
         earlier, later = part_of(rows, slice(n_earlier)), part_of(rows, slice(n_earlier, None))
-        rows = joined_rows(_repeated(earlier), _shuffled(_repeated(later), generator))
+        rows = joined_rows(repeated(earlier), shuffled(repeated(later), generator))
         rows = part_of(rows, slice(max(0, len(rows.y) - window), None))
     x, y = inputs_of(rows.x, fitted.scaling), torch.from_numpy(rows.y)
     if fitted.waits and len(np.unique(np.concatenate([fitted.rows.y, rows.y]))) == 1:
@@ -111,15 +126,42 @@ def after(
             anew = _anew(fitted, len(classes))
             found = _waiting(anew, latest, inputs_of(latest.x, fitted.scaling), classes, callback)
             return found.with_state(found.state)
-    begin, drawn_anew = 0, False
     with one_thread():
         state, inducing_for = _seen_through(fitted, fitted.state, x)
-        for size in fitted.settings.batches(len(rows.y)) or [0]:  # classes may come without rows
+        batches = Batches(fitted.settings, generator, callback, n_jobs)
+        state, kept, steps = batches.after(state, fitted.rows, fitted.steps, rows, x, y, len(classes))
+        found = replace(fitted, classes=classes, rows=kept, steps=steps, inducing_for=inducing_for)
+        return found.with_state(state)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How rows are taken in, whatever their targets are."""
+
+    settings: SearchSettings
+    generator: torch.Generator
+    callback: Callback | None
+    n_jobs: int | None
+
+    def after(
+        self,
+        state: SmcState,
+        kept: LabelledRows,  # those of the state
+        known: tuple[SearchStep, ...],
+        rows: LabelledRows,  # in their order, each of weight 1
+        x: Tensor,  # (B, D), what kernels see of them
+        y: Tensor,  # (B,), their targets as the state has them
+        n_classes: int = 2,
+    ) -> tuple[SmcState, LabelledRows, tuple[SearchStep, ...]]:
+        """The state with the rows, those that are kept, and all steps."""
+        begin, drawn_anew, steps = 0, False, list(known)
+        window, settings = self.settings.window, self.settings.smc(self.n_jobs, state.of_numbers)
+        for size in self.settings.batches(len(rows.y)) or [0]:  # classes may come without rows
             if window is not None and len(kept.y) + size > window:
                 stays = np.arange(len(kept.y)) >= len(kept.y) + size - window
                 state, kept = without(state, torch.from_numpy(stays)), part_of(kept, stays)
             part = slice(begin, begin + size)
-            state, info = smc_step(state, x[part], y[part], generator, fitted.settings.smc(n_jobs), len(classes))
+            state, info = smc_step(state, x[part], y[part], self.generator, settings, n_classes)
             kept, begin = joined_rows(kept, part_of(rows, part)), begin + size
             drawn_anew = drawn_anew or info.drawn_anew
             step = SearchStep(
@@ -133,12 +175,11 @@ def after(
             )
             steps.append(step)
             report(f"{begin} of {len(rows.y)} rows, batch {len(steps)}", (begin / max(1, len(rows.y))) ** 2)
-            if callback is not None:
-                callback(step)
+            if self.callback is not None:
+                self.callback(step)
         if drawn_anew:
-            warn(_DRAWN_ANEW, RuntimeWarning)
-        found = replace(fitted, classes=classes, rows=kept, steps=tuple(steps), inducing_for=inducing_for)
-        return found.with_state(state)
+            warn(DRAWN_ANEW, RuntimeWarning)
+        return state, kept, tuple(steps)
 
 
 def _seen_through(fitted: SearchFitted, state: SmcState, x: Tensor) -> tuple[SmcState, int]:
@@ -181,16 +222,22 @@ def _with_rows_of_one_class(fitted: SearchFitted, rows: LabelledRows, x: Tensor,
     return replace(fitted.on(state), classes=classes, rows=rows)
 
 
-def compared(fitted: SearchFitted, training: TrainingSet) -> tuple[np.ndarray, LabelledRows, LabelledRows]:
-    """Which rows (N,) bool are in a training set, these rows as it numbers classes, and which of its rows are new.
+def numbered(fitted: SearchFitted, training: TrainingSet) -> LabelledRows:
+    """Rows as a training set numbers classes."""
+    if training.given is None and training.came is not None:
+        return fitted.rows
+    number = {label: k for k, label in enumerate(training.classes.tolist())}
+    places = np.array([number.get(label, -1) for label in fitted.classes.tolist()])
+    return replace(fitted.rows, y=places[fitted.rows.y])
+
+
+def compared(known: LabelledRows, training: TrainingSet) -> tuple[np.ndarray, LabelledRows, LabelledRows]:
+    """Which known rows (N,) bool are in a training set, these rows, and which of its rows are new.
 
     A row of weight w in the training set is w rows here. Where rows only came, nobody else is looked at.
     """
     if training.given is None and training.came is not None:
-        return np.ones(len(fitted.rows.y), dtype=bool), fitted.rows, training.came
-    number = {label: k for k, label in enumerate(training.classes.tolist())}
-    places = np.array([number.get(label, -1) for label in fitted.classes.tolist()])
-    known = replace(fitted.rows, y=places[fitted.rows.y])
+        return np.ones(len(known.y), dtype=bool), known, training.came
     merged, place = merged_rows(joined_rows(training.rows, known))
     theirs, mine = place[: len(training.rows.y)], place[len(training.rows.y) :]
     wanted = np.bincount(theirs, training.rows.weight, minlength=len(merged.y))
@@ -214,29 +261,31 @@ def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray, n_jobs: in
         state, inducing_for = _seen_through(replace(fitted, inducing_for=0), state, state.x[:0])
         state, info = settled(state, generator, fitted.settings.smc(n_jobs))
         if info.drawn_anew:
-            warn(_DRAWN_ANEW, RuntimeWarning)
+            warn(DRAWN_ANEW, RuntimeWarning)
         left = replace(left, y=number[left.y])
         fewer = replace(fitted, classes=fitted.classes[classes], rows=left, inducing_for=inducing_for)
         return fewer.with_state(state)
 
 
-def check_whole(weight: np.ndarray) -> None:
+def check_whole(training: TrainingSet, name: str) -> None:
     """ValueError for a weight that is no whole number."""
+    weight = (training.rows if training.came is None else training.came).weight
     wrong = weight[weight != np.round(weight)]
     if len(wrong):
         raise ValueError(
-            "sample_weight must hold whole numbers for KernelSearchClassifier, of how many rows each stands for, but "
+            f"sample_weight must hold whole numbers for {name}, of how many rows each stands for, but "
             f"a row (with all that are equal to it) has {wrong[0]:g}: leave it out, or round it."
         )
 
 
-def _repeated(rows: LabelledRows) -> LabelledRows:
+def repeated(rows: LabelledRows) -> LabelledRows:
     """A row of weight w as w rows."""
     times = rows.weight.astype(np.int64)
-    return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times), np.ones(int(times.sum())))
+    return LabelledRows(rows.x.repeat(times, 0), rows.y.repeat(times, 0), np.ones(int(times.sum())))
 
 
-def _shuffled(rows: LabelledRows, generator: torch.Generator) -> LabelledRows:
+def shuffled(rows: LabelledRows, generator: torch.Generator) -> LabelledRows:
+    """In a random order."""
     return part_of(rows, torch.randperm(len(rows.y), generator=generator).numpy())
 
 

@@ -65,11 +65,13 @@ class SearchSettings:
             predictive,
         )
 
-    def smc(self, n_jobs: int | None) -> SmcSettings:
-        """Of a step: the paper's moves for the paper's representation."""
+    def smc(self, n_jobs: int | None, of_numbers: bool = False) -> SmcSettings:
+        """Of a step: the paper's moves for the paper's representation; numbers have no variables to refresh."""
         moves = Rejuvenation.preset("paper" if self.representation == "whitened" else "default")
         if self.structure is not None:
             moves = replace(moves, moves={})
+        if of_numbers:
+            moves = replace(moves, refreshes=0)
         if self.n_rejuvenation is None:
             return SmcSettings(moves, SWEEPS, SWEEPS_OF_FEW, n_jobs=n_jobs)
         return SmcSettings(moves, self.n_rejuvenation, n_jobs=n_jobs)
