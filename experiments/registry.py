@@ -52,6 +52,7 @@ _MODULES = (
     "large-regression",
     "approximations",
     "co2",
+    "series-structures",
     "streams",
 )
 """Experiments of the modules of their names, each its ``EXPERIMENT``."""

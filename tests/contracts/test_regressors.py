@@ -14,7 +14,7 @@ import torch
 from sklearn.utils.estimator_checks import check_estimator
 
 import sureshot
-from sureshot import GPRegressor
+from sureshot import GPRegressor, KernelSearchRegressor
 from sureshot.approximations.by_name import BY_NAME
 from sureshot.estimators import saved
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
@@ -37,6 +37,7 @@ CASES: dict[str, Callable[[], IncrementalRegressor]] = {
     "tails": lambda: GPRegressor("rbf", noise="student_t"),
     "backbone": lambda: GPRegressor("rbf", backbone={"name": "mlp", "hidden": [8]}, backbone_steps=20),
     "nearest neighbours": lambda: GPRegressor(approximation="nearest_neighbours", n_neighbours=20),
+    "kernel search": lambda: KernelSearchRegressor(1, structure="SQUARED-EXPONENTIAL", n_rejuvenation=0),
 }
 FITTED: dict[str, IncrementalRegressor] = {}
 
@@ -68,10 +69,9 @@ def test_every_regressor_has_a_case() -> None:
     assert {type(make()) for make in CASES.values()} == every
 
 
-def test_scikit_learn_finds_nothing_amiss() -> None:
-    failed = [
-        found for found in check_estimator(GPRegressor(), on_fail=None, on_skip=None) if found["status"] == "failed"
-    ]
+@pytest.mark.parametrize("model", [GPRegressor(), KernelSearchRegressor(n_particles=2, n_rejuvenation=1)])
+def test_scikit_learn_finds_nothing_amiss(model: IncrementalRegressor) -> None:
+    failed = [found for found in check_estimator(model, on_fail=None, on_skip=None) if found["status"] == "failed"]
     assert not failed
 
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from sureshot.estimators.gp.regressor import GPRegressor
     from sureshot.estimators.numbers.answers import Intervals
     from sureshot.estimators.search.classifier import KernelSearchClassifier
-    from sureshot.estimators.search.number_fitted import AdditiveForm, AdditivePart
     from sureshot.estimators.search.regressor import KernelSearchRegressor
     from sureshot.estimators.search.results import SearchStep, WeightedKernel
     from sureshot.estimators.suggestions import Suggestions
     from sureshot.estimators.tree.classifier import TreeGPClassifier
     from sureshot.estimators.tree.fitted import Memory
     from sureshot.estimators.tree.settings import TREE_PRESETS
+    from sureshot.structure.parts import AdditiveForm, AdditivePart
 
 __all__ = [
     "TREE_PRESETS",

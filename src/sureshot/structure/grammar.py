@@ -253,6 +253,16 @@ class KernelPrior:
             return built(0)
         return z.new_tensor(self.grammar.scale) * built(0)  # a number would be checked anew for each kernel
 
+    def leaf(
+        self,
+        symbol: str,
+        z: Tensor,  # (..., P), its own
+    ) -> tuple[Expression, Tensor]:
+        """The kernel of a leaf, not multiplied by the grammar's scale, and the constant (...) that is in it."""
+        kind, scales = self._leaf(symbol)
+        constant = z.new_zeros(z.shape[:-1]) if kind.constant is None else kind.constant(z, scales)
+        return self._leaf_kernel(symbol, z), constant
+
     def nugget(
         self,
         z: Tensor,  # (...)

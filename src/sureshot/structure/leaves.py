@@ -97,6 +97,8 @@ class LeafKind:
     """Operators under which two leaves of this kind on the same columns are one leaf, for other parameters."""
     contains_constant: bool = False
     """Whether the sum of this kind and a constant is of this kind."""
+    constant: Callable[[Tensor, Scales], Tensor] | None = None
+    """The largest constant (...) that leaves a kernel if it is taken off, from the same numbers; None: zero."""
     least_columns: int = 1
     """That a leaf must look at to say what no other kind does: a grammar draws none of fewer."""
 
@@ -160,15 +162,35 @@ def _constant(z: Tensor, scales: Scales) -> Expression:
     return Constant(scales.amplitude(z[..., 0]))
 
 
+def _offset(z: Tensor, scales: Scales) -> Tensor:
+    """Of a linear kernel, and of Brownian motion."""
+    return scales.amplitude(z[..., 0]) * z[..., 1].exp()
+
+
+def _whole(z: Tensor, scales: Scales) -> Tensor:
+    return scales.amplitude(z[..., 0])
+
+
+def _mean_of_periods(z: Tensor, scales: Scales) -> Tensor:
+    """Of ``exp((cos - 1) / l^2)`` over a period, in each column; other Fourier coefficients are positive, too."""
+    means = torch.special.i0e(scales.lengthscale(z[..., 2:]).square().reciprocal())
+    return scales.amplitude(z[..., 0]) * means.expand(*z.shape[:-1], scales.width).prod(-1)
+
+
 _BOTH = frozenset({SUM, PRODUCT})
 for _kind in (
-    LeafKind("LINEAR", _linear, 2, has_offset=True, closed_under=frozenset({SUM}), contains_constant=True),
+    LeafKind("LINEAR", _linear, 2, False, True, frozenset({SUM}), contains_constant=True, constant=_offset),
     # In a single column it is one more kind of rough function: of planted structures fewer were found.
-    LeafKind("BROWNIAN", _brownian, 2, closed_under=frozenset({SUM}), contains_constant=True, least_columns=2),
+    LeafKind(
+        *("BROWNIAN", _brownian, 2, False, False, frozenset({SUM})),
+        contains_constant=True,
+        constant=_offset,
+        least_columns=2,
+    ),
     LeafKind("SQUARED-EXPONENTIAL", _squared_exponential, 1, True, closed_under=frozenset({PRODUCT})),
     LeafKind("GAMMA-EXPONENTIAL", _gamma_exponential, 2, True),
-    LeafKind("PERIODIC", _periodic, 2, True),
-    LeafKind("CONSTANT", _constant, 1, closed_under=_BOTH, contains_constant=True),
+    LeafKind("PERIODIC", _periodic, 2, True, constant=_mean_of_periods),
+    LeafKind("CONSTANT", _constant, 1, False, False, _BOTH, contains_constant=True, constant=_whole),
     LeafKind("MATERN", _matern, 1, True),
 ):
     register_leaf(_kind)

@@ -332,9 +332,11 @@ def extended(
     """
     n = len(state.x)
     every = torch.cat([state.x, x])
-    later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
-    own = Contrasts.of_rows(len(y), n) if state.of_numbers else Contrasts.of_labels(y, n_classes, n)
-    new = later.followed_by(own)
+    if state.of_numbers:
+        later, new = Contrasts.none(), Contrasts.of_rows(len(y), n)
+    else:
+        later = Contrasts.of_labels(state.y, n_classes, known=state.n_classes)  # of the rows before, with new classes
+        new = later.followed_by(Contrasts.of_labels(y, n_classes, n))
     first = 0 if len(later) else n
     shifted = replace(new, row=new.row - first)
     cross, corner = _covariances(state, every, torch.cat([state.y, y]), n_classes, shifted, first)

@@ -5,7 +5,6 @@ Matrices are functions of these, and are computed again on loading.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,21 +42,61 @@ class StoredStack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredSearch(StoredClasses):
-    """What a file keeps of a `SearchFitted` and its `SmcState`."""
+class StoredParticles:
+    """What a file keeps of the particles of a search, whatever its targets are."""
 
     settings: SearchSettings
     scaling: Scaling
     seed: int
     steps: tuple[SearchStep, ...]
-    rule: SearchRule
-    stack: StoredStack | None
     structures: tuple[tuple[str, ...], ...]  # M words
     numbers: Tensor  # of all particles, one behind the other
     log_weights: Tensor  # (M,)
     log_evidence: float
     settled_variance: float
     eves: tuple[int, ...]
+
+    def check_particles(self) -> None:
+        """ValueError for fields that are no weighted particles."""
+        n_particles = len(self.structures)
+        if not n_particles or self.log_weights.shape != (n_particles,):
+            raise ValueError("malformed particles")
+        if not 0 <= self.settled_variance < float("inf"):
+            raise ValueError("the variance of the log evidence must be a number from 0")
+        if len(self.eves) not in (0, n_particles) or not all(0 <= eve < n_particles for eve in self.eves):
+            raise ValueError("eves must be a particle for each particle")
+
+    @property
+    def prior(self) -> KernelPrior:
+        """Of their kernels."""
+        return KernelPrior(self.settings.grammar, len(self.scaling.kept))
+
+    @property
+    def particles(self) -> Particles:
+        """ValueError for leaves that are not known."""
+        structures = tuple(map(Structure, self.structures))
+        for structure in structures:
+            self.prior.check(structure)
+        return Particles(structures, tuple(self.numbers.split([1 + self.prior.size(one) for one in structures])))
+
+
+def particles_of(fitted: Any) -> dict[str, Any]:
+    """The fields of `StoredParticles` of what was learnt."""
+    state = fitted.state
+    return {
+        **{name: getattr(fitted, name) for name in ("settings", "scaling", "seed", "steps", "log_evidence")},
+        **{name: getattr(state, name) for name in ("log_weights", "settled_variance", "eves")},
+        "structures": tuple(structure.symbols for structure in state.particles.structures),
+        "numbers": torch.cat(state.particles.z),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSearch(StoredParticles, StoredClasses):
+    """What a file keeps of a `SearchFitted` and its `SmcState`."""
+
+    rule: SearchRule
+    stack: StoredStack | None
     contrasts: Tensor  # (3, P)
     variables: dict[str, Tensor]
     inducing: Tensor | None  # (R, D)
@@ -66,7 +105,7 @@ class StoredSearch(StoredClasses):
     def check_parts(self) -> None:
         super().check_parts()
         self.scaling.check_columns(self.rows.x.shape[1])
-        check_particles(self)
+        self.check_particles()
         n_particles, n_contrasts = len(self.structures), self.contrasts.shape[-1]
         if self.contrasts.shape != (3, n_contrasts):
             raise ValueError("malformed comparisons")
@@ -81,37 +120,13 @@ class StoredSearch(StoredClasses):
             raise ValueError("malformed inducing inputs")
 
 
-def check_particles(stored: Any) -> None:
-    """ValueError for fields of a file that are no weighted particles."""
-    n_particles = len(stored.structures)
-    if not n_particles or stored.log_weights.shape != (n_particles,):
-        raise ValueError("malformed particles")
-    if not 0 <= stored.settled_variance < float("inf"):
-        raise ValueError("the variance of the log evidence must be a number from 0")
-    if len(stored.eves) not in (0, n_particles) or not all(0 <= eve < n_particles for eve in stored.eves):
-        raise ValueError("eves must be a particle for each particle")
-
-
-def restored_particles(prior: KernelPrior, words: Sequence[tuple[str, ...]], numbers: Tensor) -> Particles:
-    """Of their structures, and the numbers of all of them; ValueError for what the prior does not know."""
-    structures = tuple(map(Structure, words))
-    for structure in structures:
-        prior.check(structure)
-    return Particles(structures, tuple(numbers.split([1 + prior.size(one) for one in structures])))
-
-
 def _own(fitted: SearchFitted) -> dict[str, Any]:
     state, stack = fitted.state, fitted.predictor.chosen.stack
     contrasts = state.contrasts
     return {
-        **{name: getattr(fitted, name) for name in ("settings", "scaling", "seed", "steps", "rule", "inducing_for")},
+        **particles_of(fitted),
+        **{name: getattr(fitted, name) for name in ("rule", "inducing_for")},
         "stack": None if stack is None else StoredStack(stack.posterior, stack.regression, stack.of_labels.scale),
-        "structures": tuple(structure.symbols for structure in state.particles.structures),
-        "numbers": torch.cat(state.particles.z),
-        "log_weights": state.log_weights,
-        "log_evidence": fitted.log_evidence,
-        "settled_variance": state.settled_variance,
-        "eves": state.eves,
         "contrasts": torch.stack([contrasts.row, contrasts.own, contrasts.other]),
         "variables": dict(state.latent.variables),
         "inducing": state.inducing,
@@ -120,14 +135,13 @@ def _own(fitted: SearchFitted) -> dict[str, Any]:
 
 def _fitted(stored: StoredSearch) -> SearchFitted:
     settings, rows, n_classes = stored.settings, stored.rows, len(stored.classes)
-    prior = KernelPrior(settings.grammar, len(stored.scaling.kept))
-    particles = restored_particles(prior, stored.structures, stored.numbers)
+    particles = stored.particles
     is_sparse = stored.inducing is not None
     nothing = empty_latents(len(particles), settings.representation, "logistic", n_classes, is_sparse)
     if bool((stored.contrasts < 0).any()) or bool((stored.contrasts[1:] >= n_classes).any()):
         raise ValueError("comparisons out of range")
     state = SmcState(
-        prior,
+        stored.prior,
         inputs_of(rows.x, stored.scaling),
         torch.from_numpy(rows.y),
         n_classes,

@@ -20,35 +20,11 @@ from sureshot.kernels.shared_rows import SharedRows
 from sureshot.structure.copies import Copies
 from sureshot.structure.number_rows import left_out, pulls
 from sureshot.structure.numbers import Numbers
-from sureshot.structure.parts import CONSTANT, decomposed
+from sureshot.structure.parts import AdditiveForm, decomposed
 from sureshot.structure.prediction import moments
 from sureshot.structure.smc import SmcState
 
 _LEAST_VARIANCE = 1e-12
-
-
-@dataclass(frozen=True)
-class AdditivePart:
-    """One of the functions that add up, over n rows, in units of the target."""
-
-    formula: str  # a product of leaves; "CONSTANT" is the level, around which the others vary
-    mean: np.ndarray  # (n,)
-    deviation: np.ndarray  # (n,), noise not included
-
-
-@dataclass(frozen=True)
-class AdditiveForm:
-    """All kernels that are sums of the same products, and the functions that belong to these."""
-
-    weight: float  # posterior probability
-    formula: str
-    parts: tuple[AdditivePart, ...]
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Of the whole (n,): the sum of those of the parts."""
-        found: np.ndarray = np.sum([part.mean for part in self.parts], axis=0)
-        return found
 
 
 @dataclass(frozen=True)
@@ -109,22 +85,7 @@ class SearchNumbersFitted(Searched, NumberFitted):
         """Of rows as the reader keeps them."""
         unit, centre = float(self.target.unit[0]), float(self.target.centre[0])
         with torch.no_grad(), one_thread():
-            found = decomposed(self.state, self.predictor.inputs(kept))
-        return [
-            AdditiveForm(
-                form.weight,
-                form.formula,
-                tuple(
-                    AdditivePart(
-                        part.formula,
-                        part.mean.numpy() * unit + (centre if part.formula == CONSTANT else 0.0),
-                        part.variance.sqrt().numpy() * unit,
-                    )
-                    for part in form.parts
-                ),
-            )
-            for form in found
-        ]
+            return decomposed(self.state, self.predictor.inputs(kept), unit, centre)
 
     def pulling(self) -> Pulling:
         def without(queries: Tensor, place: Tensor, share: Tensor) -> Tensor:

@@ -9,43 +9,30 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.search.format import check_particles, restored_particles
+from sureshot.estimators.search.format import StoredParticles, particles_of
 from sureshot.estimators.search.number_fitted import NumberParticles, SearchNumbersFitted
-from sureshot.estimators.search.results import SearchStep, inputs_of
-from sureshot.estimators.search.settings import SearchSettings
+from sureshot.estimators.search.results import inputs_of
 from sureshot.estimators.stored import Format, Stored
 from sureshot.structure.contrasts import Contrasts
-from sureshot.structure.grammar import KernelPrior
 from sureshot.structure.numbers import Numbers
 from sureshot.structure.smc import SmcState
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredNumberSearch(Stored):
+class StoredNumberSearch(StoredParticles, Stored):
     """What a file keeps of a `SearchNumbersFitted` and its `SmcState`."""
 
     target: TargetScale
     one_target: bool
     wider: float
     calibrated: bool
-    settings: SearchSettings
-    scaling: Scaling
-    seed: int
-    steps: tuple[SearchStep, ...]
-    structures: tuple[tuple[str, ...], ...]  # M words
-    numbers: Tensor  # of all particles, one behind the other
-    log_weights: Tensor  # (M,)
-    log_evidence: float
-    settled_variance: float
-    eves: tuple[int, ...]
 
     def check_parts(self) -> None:
         super().check_parts()
         self.scaling.check_columns(self.rows.x.shape[1])
         if self.rows.y.shape[1:] != (1,) or len(self.target.mean) != 1 or not self.wider > 0:
             raise ValueError("malformed numbers")
-        check_particles(self)
+        self.check_particles()
 
     def answers(self, fitted: SearchNumbersFitted, moments: tuple[Tensor, ...]) -> Tensor:
         """The means."""
@@ -53,23 +40,15 @@ class StoredNumberSearch(Stored):
 
 
 def _own(fitted: SearchNumbersFitted) -> dict[str, Any]:
-    state = fitted.state
-    names = ("target", "one_target", "wider", "calibrated", "settings", "scaling", "seed", "steps", "log_evidence")
-    return {
-        **{name: getattr(fitted, name) for name in names},
-        **{name: getattr(state, name) for name in ("log_weights", "settled_variance", "eves")},
-        "structures": tuple(structure.symbols for structure in state.particles.structures),
-        "numbers": torch.cat(state.particles.z),
-    }
+    names = ("target", "one_target", "wider", "calibrated")
+    return {**particles_of(fitted), **{name: getattr(fitted, name) for name in names}}
 
 
 def _fitted(stored: StoredNumberSearch) -> SearchNumbersFitted:
-    rows, settings, training = stored.rows, stored.settings, stored.training
-    prior = KernelPrior(settings.grammar, len(stored.scaling.kept))
-    particles = restored_particles(prior, stored.structures, stored.numbers)
+    rows, particles, training = stored.rows, stored.particles, stored.training
     y = torch.from_numpy(stored.target(rows.y)[:, 0])
     state = SmcState(
-        prior,
+        stored.prior,
         inputs_of(rows.x, stored.scaling),
         y,
         2,
@@ -91,7 +70,7 @@ def _fitted(stored: StoredNumberSearch) -> SearchNumbersFitted:
         one_target=stored.one_target,
         wider=stored.wider,
         calibrated=stored.calibrated,
-        settings=settings,
+        settings=stored.settings,
         steps=stored.steps,
         seed=stored.seed,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.data.checks import listed
@@ -15,13 +17,14 @@ from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.estimators.search.learning import check_whole, compared, mention_more
-from sureshot.estimators.search.number_fitted import AdditiveForm, SearchNumbersFitted
+from sureshot.estimators.search.number_fitted import SearchNumbersFitted
 from sureshot.estimators.search.number_format import SEARCH_NUMBERS_FORMAT
 from sureshot.estimators.search.number_learning import after_numbers, fewer_numbers, first_numbers
 from sureshot.estimators.search.results import Callback
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.estimators.search.size import check_size
 from sureshot.structure.grammar import Grammar
+from sureshot.structure.parts import AdditiveForm
 from sureshot.warned import warn
 
 _OF_CLASSES: dict[str, Any] = {"representation": "collapsed", "n_inducing": None, "predictive": "integral"}
@@ -159,6 +162,16 @@ class KernelSearchRegressor(IncrementalRegressor):
     def _reader(self) -> Reader:
         return TableReader.of(self.columns)
 
+    def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
+        training = super()._first_rows(X, y, sample_weight, row_id)
+        if (n_targets := training.rows.y.shape[1]) > 1:
+            raise ValueError(
+                f"y has {n_targets} numbers a row, and a search takes one: search for each target, or use GPRegressor."
+            )
+        if not training.one_target:
+            warn("y is a column: it is taken as one number a row, and so are answers", DataConversionWarning)
+        return replace(training, one_target=True)
+
     def _checked_ids(self, row_id: Any, n_rows: int, known: SearchNumbersFitted | None) -> np.ndarray | None:
         if row_id is not None and (self.window if known is None else known.settings.window) is not None:
             raise ValueError("row_id and window exclude each other: rows that have left could not be replaced.")
@@ -167,21 +180,16 @@ class KernelSearchRegressor(IncrementalRegressor):
     def _learn(self, training: TrainingSet, known: SearchNumbersFitted | None, seed: int) -> SearchNumbersFitted:
         """Later batches have the seed and the settings of the first."""
         check_whole(training, "KernelSearchRegressor")
-        if training.rows.y.shape[1] > 1:
-            raise ValueError(
-                f"y has {training.rows.y.shape[1]} numbers a row, and a search takes one: search for each target, or "
-                "use GPRegressor."
-            )
         given, jobs = SearchSettings.checked({**self._arguments, **_OF_CLASSES}), check_jobs(self.n_jobs)
         settings = given if known is None else known.settings
         if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
             warn(f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on")
         if known is None:
-            check_size(settings, training.rows.weight.sum(), 2)
+            check_size(settings, training.rows.weight.sum(), 2, of_numbers=True)
             return after_numbers(first_numbers(training, settings, seed), training.rows, self.callback, jobs)
         stays, kept, new = compared(known.rows, training)
         if len(new.y):
-            check_size(settings, len(kept.y) + new.weight.sum(), 2, known=True)
+            check_size(settings, len(kept.y) + new.weight.sum(), 2, known=True, of_numbers=True)
             mention_more(training, new, known)
             n_old = len(known.rows.y)
             known = after_numbers(known, new, self.callback, jobs)

@@ -11,7 +11,9 @@ MOST_CONTRASTS = 2000
 LONG = 60.0  # seconds that are told beforehand
 
 
-def check_size(settings: SearchSettings, n_rows: float, n_classes: int, known: bool = False) -> None:
+def check_size(
+    settings: SearchSettings, n_rows: float, n_classes: int, known: bool = False, of_numbers: bool = False
+) -> None:
     """Refuse more rows than can be worked with, with an estimate and what to try; warn of what takes long.
 
     Where a model is `known`, what its first batch settled can be changed by fitting anew only.
@@ -21,12 +23,13 @@ def check_size(settings: SearchSettings, n_rows: float, n_classes: int, known: b
     pairs, latents = max(1, n_classes - 1), 1 if n_classes == 2 else n_classes
     n, sweeps = n_rows * pairs, settings.smc(None).n_sweeps
     available, anew = memory_budget("auto"), "fit anew and " if known else ""
+    other = "GPRegressor" if of_numbers else "GPClassifier"
     what = f"{n_rows:.0f} rows" + (f" of {n_classes} classes, {n:.0f} comparisons" if n_classes > 2 else "")
     if settings.n_inducing is None:
-        size, unit = n, "comparisons"
+        size, unit = n, "rows" if of_numbers else "comparisons"
         needed = 8.0 * entries_by_particles(settings.n_particles, n)
         seconds = seconds_of_a_batch(settings.n_particles, sweeps, n)
-        few = _inducing_that_fit(settings.n_particles, n_rows, latents, available)
+        few = 0 if of_numbers else _inducing_that_fit(settings.n_particles, n_rows, latents, available)
         through = f" see kernels through inducing inputs (n_inducing={few})," if few else ""
         way_out = (
             f"{anew}keep the latest rows only (window={MOST_CONTRASTS // (2 * pairs)}),{through} take fewer rows or "
@@ -43,13 +46,13 @@ def check_size(settings: SearchSettings, n_rows: float, n_classes: int, known: b
         if seconds > LONG:
             warn(
                 f"a search over kernels with {what} and {settings.n_particles} particles takes about "
-                f"{_in_time(seconds)} for the last batch alone: to shorten it, {way_out} or use GPClassifier.",
+                f"{_in_time(seconds)} for the last batch alone: to shorten it, {way_out} or use {other}.",
             )
         return
     raise MemoryError(
         f"a search over kernels with {what} and {settings.n_particles} particles would take about "
         f"{in_bytes(needed)} and {_in_time(seconds)} for the last batch alone; at most {MOST_CONTRASTS} {unit} "
-        f"and {in_bytes(available)} may be used: {way_out} or use GPClassifier."
+        f"and {in_bytes(available)} may be used: {way_out} or use {other}."
     )
 
 
