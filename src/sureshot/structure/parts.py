@@ -5,11 +5,11 @@ leaves, and given numbers y of f with noise, with covariance S,
 
     E[f_k(x) | y] = k_k(x, X) S^-1 y,   var[f_k(x) | y] = k_k(x, x) - k_k(x, X) S^-1 k_k(X, x).
 
-A leaf that contains a constant is the sum of this and of what is left, so that ``LINEAR x PERIODIC``, whose offset and
-mean are no matter of chance, is a line, a period, a period that grows, and a constant. To which part a constant belongs
-numbers cannot tell. So every part is taken without its mean over the rows that have numbers, and the constant has these
-means: CONSTANT is the level of the numbers, and the others vary around zero. The means of the parts add up to that of
-the function.
+A leaf that contains a constant is the sum of this and of what is left, so that ``LINEAR x PERIODIC``, whose leaves have
+an offset and a mean, is a line, a period, a period that grows, and a constant. To which part a constant belongs numbers
+cannot tell. So every part is taken without its mean over the rows that have numbers, and the constant has these means:
+CONSTANT is the level of the numbers, and the others vary around zero. The means of the parts add up to that of the
+function.
 
 Reference: Duvenaud, Lloyd, Grosse, Tenenbaum & Ghahramani 2013, section 2.
 """

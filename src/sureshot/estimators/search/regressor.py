@@ -142,8 +142,9 @@ class KernelSearchRegressor(IncrementalRegressor):
     def decompose(self, X: Rows) -> list[AdditiveForm]:
         """Split the function into parts that add up, one for each product of leaves.
 
-        Kernels whose products, once they are distributed over sums, are the same belong together. Parts vary around
-        zero over the rows that were learnt from; CONSTANT is the level.
+        Products are distributed over sums; the offset of LINEAR and the mean of PERIODIC are taken out, so that LINEAR
+        x PERIODIC is a line, a period, and a period that grows. Kernels that are sums of the same products belong
+        together. Parts vary around zero over the rows that were learnt from; CONSTANT is the level.
 
         Parameters
         ----------
