@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import DataConversionWarning
 
 import sureshot
 from sureshot import KernelSearchRegressor
@@ -209,6 +210,12 @@ def test_weights_that_are_not_whole_and_too_many_rows_are_refused() -> None:
         made().fit(np.arange(2100.0)[:, None], np.zeros(2100))
     with pytest.raises(ValueError, match="row_id and window exclude each other"):
         made(window=10).fit(X, Y, row_id=np.arange(40))
+
+
+def test_a_column_of_numbers_is_one_number_a_row() -> None:
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        column = made().fit(X, Y[:, None])
+    np.testing.assert_array_equal(column.predict(QUERIES), fitted().predict(QUERIES))
 
 
 def test_settings_that_change_later_are_mentioned() -> None:

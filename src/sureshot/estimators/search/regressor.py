@@ -170,7 +170,7 @@ class KernelSearchRegressor(IncrementalRegressor):
                 f"y has {n_targets} numbers a row, and a search takes one: search for each target, or use GPRegressor."
             )
         if not training.one_target:
-            warn("y is a column: it is taken as one number a row, and so are answers", DataConversionWarning)
+            warn("A column-vector y was passed when a 1d array was expected: use y.ravel().", DataConversionWarning)
         return replace(training, one_target=True)
 
     def _checked_ids(self, row_id: Any, n_rows: int, known: SearchNumbersFitted | None) -> np.ndarray | None:
