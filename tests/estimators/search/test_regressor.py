@@ -111,6 +111,9 @@ def test_left_out_rows_weigh_particles_without_them() -> None:
     assert not np.allclose(told.scaled.weight, state.log_weights.exp().numpy()[:, None])
     inside = model.predict_interval(X, 0.8).contain(Y).mean()
     assert 0.6 < inside <= 1
+    usual = np.sort(np.abs(y[:, 0] - told.mean[:, 0]) / told.deviation[:, 0])  # no row chose a setting
+    found, asked = model.predict_interval(X[:3], 0.8), model.forecast(X[:3])
+    np.testing.assert_allclose(found.upper - found.lower, 2 * usual[32] * asked.deviation, rtol=1e-9)
 
 
 def test_a_stream_is_its_rows_and_a_window_keeps_the_latest() -> None:
