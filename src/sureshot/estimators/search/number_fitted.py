@@ -67,7 +67,7 @@ class SearchNumbersFitted(Searched, NumberFitted):
     seed: int = field(kw_only=True)
 
     @property
-    def members(self) -> list[WeightedKernel]:
+    def summary(self) -> list[WeightedKernel]:
         """The particles."""
         return self.particles
 
