@@ -30,7 +30,7 @@ OBJECTIVES = "auto, evidence, leave_one_out, none"
 STANDARDIZE = "auto, true, false"
 TASKS = "auto, classes, numbers"
 STRATEGIES = "recommended, shared_root, session, rebuild"
-GRAMMARS = "default, paper"
+GRAMMARS = "default, paper, series"
 SCHEDULES = "logarithmic, linear, once"
 FEW_SHOT_SETS = (
     "omniglot-lake, omniglot-vinyals, omniglot-choice, omniglot-emnist, miniimagenet, miniimagenet32, cub, "

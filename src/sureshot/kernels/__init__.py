@@ -11,10 +11,11 @@
 * `Expression.to_json` and `kernel_from_json` turn an expression into data and back.
 """
 
+from typing import TYPE_CHECKING
+
 from sureshot.kernels.compositions import Additive, Columns, Interactions, Product, Scale, Sum, UnitSphere
 from sureshot.kernels.dense import GPyTorchKernel, describe, evaluate
 from sureshot.kernels.expression import KINDS, Expression, kernel_from_json
-from sureshot.kernels.fisher import MarkovFisherFeatures, MixtureFisherFeatures
 from sureshot.kernels.gpytorch_kernels import (
     BrownianKernel,
     CenteredLinearKernel,
@@ -43,8 +44,12 @@ from sureshot.kernels.leaves import (
 )
 from sureshot.kernels.presets import KERNEL_NAMES, make_kernel, natural_lengthscale, preset_kernel
 from sureshot.kernels.spectral_mixture import SpectralMixture
-from sureshot.kernels.strings import SpectrumFeatures, SubsequenceFeatures
 from sureshot.kernels.unit_sphere import is_unit_norm, unit_rows
+from sureshot.lazy import imported_when_asked_for
+
+if TYPE_CHECKING:
+    from sureshot.kernels.fisher import MarkovFisherFeatures, MixtureFisherFeatures
+    from sureshot.kernels.strings import SpectrumFeatures, SubsequenceFeatures
 
 __all__ = [
     "KERNEL_NAMES",
@@ -94,3 +99,5 @@ __all__ = [
     "preset_kernel",
     "unit_rows",
 ]
+
+__getattr__ = imported_when_asked_for(__name__)  # of features for pipelines, which need much of scikit-learn

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.kernels import SpectralMixtureKernel as OfOneColumn
-from scipy.signal import lombscargle
 from torch import Tensor
 
 from sureshot.kernels.expression import KINDS, Expression, kernel
@@ -69,6 +68,8 @@ class SpectralMixture(Leaf):
         >>> print(SpectralMixture.from_periodogram(years, 2 * np.sin(2 * np.pi * years), 1))
         SpectralMixture(1.93, 0.995, 0.008)
         """
+        from scipy.signal import lombscargle  # whose package takes as long to import as all of kernels
+
         at, values = (np.asarray(part, dtype=np.float64).squeeze() for part in (x, y))
         if at.ndim != 1 or at.shape != values.shape or not (np.isfinite(at).all() and np.isfinite(values).all()):
             raise ValueError(

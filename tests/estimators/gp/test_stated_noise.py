@@ -108,10 +108,13 @@ def test_numbers_that_do_not_vary() -> None:
         ({"noise": "known"}, "noise must be one of"),
         (
             {"noise": 1.0, "approximation": "vfe"},
-            "goes with time=None, .*approximation .*'inducing'; got None, 'auto', 'vfe'",
+            "goes with time=None, .*approximation .*'inducing'; got None, False, 'auto', 'vfe'",
         ),
-        ({"noise": 1.0, "approximation": "iterative"}, "got None, 'auto', 'iterative'"),
-        ({"noise": 1.0, "target_transform": "log"}, "goes with .*target_transform 'auto' or 'none'.*got None, 'log'"),
+        ({"noise": 1.0, "approximation": "iterative"}, "got None, False, 'auto', 'iterative'"),
+        (
+            {"noise": 1.0, "target_transform": "log"},
+            "goes with .*'auto' or 'none'.*got None, False, 'log'",
+        ),
         ({"noise": 1.0, "time": "arrival"}, "goes with time=None, .*got 'arrival'"),
     ],
 )

@@ -127,7 +127,7 @@ class SearchNumbersFitted(Searched, NumberFitted):
         with one_thread():
             found = left_out(self.state, list(copies.sets()), len(first))
         latent = (found.variance - self.predictor.nuggets.unsqueeze(-1)).clamp_min(_LEAST_VARIANCE)
-        moments = (found.mean.mT.unsqueeze(-1), found.variance.mT, latent.mT, torch.ones(len(first), 1))
+        moments = (found.mean.mT.unsqueeze(-1), found.variance.mT, latent.mT, latent.new_ones(len(first), 1))
         told = self.prediction(*(part.numpy() for part in moments))
         return rows.y, replace(told, scaled=replace(told.scaled, weight=found.weights.numpy()))
 
