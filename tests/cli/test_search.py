@@ -199,7 +199,10 @@ def test_three_classes_of_many_columns(files: Path, tmp_path: Path, run: Run) ->
         (("--schedule", "0"), "must be a positive integer; got 0"),
         (("--schedule", "log"), "--schedule must be logarithmic, linear, once"),
         (("--schedule", "5,x"), "--schedule must be logarithmic, linear, once, or sizes as in 50,100; got '5,x'"),
-        (("--grammar", "papre"), "--grammar: expected one of default, paper; got 'papre' (did you mean 'paper'?)"),
+        (
+            ("--grammar", "papre"),
+            "--grammar: expected one of default, paper, series; got 'papre' (did you mean 'paper'?)",
+        ),
         (("--batches", "days"), "no column 'days'"),
         (("--batches", "side"), "name the same column, side"),
         (("--batches", "north", "--batch-size", "3"), "exclude each other"),
