@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.likelihoods import OneVsEach
-from sureshot.meta.learners.base import Learner, TaskPosterior, seeded
+from sureshot.meta.learners.base import ClassLearner, TaskPosterior, seeded
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
 from sureshot.meta.tasks import Tasks
@@ -63,7 +63,7 @@ class Case:
     no_slopes: str | None = None  # why the gradient is not the slope of the loss
     integrates: bool = False  # whether probabilities are integrals by points
 
-    def build(self, seed: int = 0) -> Learner:
+    def build(self, seed: int = 0) -> ClassLearner:
         return make_learner(self.name, Network(seed), **self.options)
 
 
@@ -184,31 +184,31 @@ def images(n_tasks: int = 2, n_images: int = 12, seed: int = 0) -> Tasks:
     return Tasks(x, y, x[:, :0], y[:, :0], N_BASE_CLASSES)
 
 
-def training_tasks(learner: Learner, seed: int = 0) -> Tasks:
+def training_tasks(learner: ClassLearner, seed: int = 0) -> Tasks:
     return images(seed=seed) if learner.samples_images else episodes(seed=seed)
 
 
-def double(case: Case) -> Learner:
+def double(case: Case) -> ClassLearner:
     return case.build().double().eval()
 
 
-def condition(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> TaskPosterior:
+def condition(learner: ClassLearner, tasks: Tasks, generator: torch.Generator | None = None) -> TaskPosterior:
     return learner.condition(
         tasks.support_x, tasks.support_y, tasks.n_classes, tasks.support_mask, tasks.class_mask, generator
     )
 
 
-def predict(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+def predict(learner: ClassLearner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
     return condition(learner, tasks, generator).predict(tasks.query_x)
 
 
-def latents(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+def latents(learner: ClassLearner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
     """Means and variances, (2, T, Q, C)."""
     found = condition(learner, tasks, generator).latents(tasks.query_x)
     return torch.stack([found.mean, found.variance])
 
 
-def losses(learner: Learner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
+def losses(learner: ClassLearner, tasks: Tasks, generator: torch.Generator | None = None) -> Tensor:
     learner.task_state = None  # a learner that carries something over starts anew: losses of the first step
     with torch.no_grad():
         return learner(tasks, generator)
@@ -218,7 +218,7 @@ Quantity = Callable[[torch.Generator], Tensor]
 
 
 @cache
-def usual(label: str, quantity: Callable[[Learner, Tasks, torch.Generator], Tensor]) -> Tensor:
+def usual(label: str, quantity: Callable[[ClassLearner, Tasks, torch.Generator], Tensor]) -> Tensor:
     """What a case says of `episodes`, or of the tasks that it trains on, for each seed."""
     (case,) = (case for case in CASES if case.label == label)
     learner = double(case)
@@ -228,7 +228,7 @@ def usual(label: str, quantity: Callable[[Learner, Tasks, torch.Generator], Tens
 
 def same(
     case: Case,
-    quantity: Callable[[Learner, Tasks, torch.Generator], Tensor],  # as `usual` has it
+    quantity: Callable[[ClassLearner, Tasks, torch.Generator], Tensor],  # as `usual` has it
     other: Quantity,
     error: float = 1e-9,
 ) -> None:

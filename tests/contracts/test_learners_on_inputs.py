@@ -15,7 +15,7 @@ from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.baselines import ProtoNet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
-from sureshot.meta.learners import EmbeddingLearner, Latents, Learner, TaskPosterior
+from sureshot.meta.learners import ClassLearner, EmbeddingLearner, Latents, TaskPosterior
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.meta.training import EpisodicTraining, TrainingConfig, load_checkpoint, read_log
 from sureshot.networks import Trained, processes
@@ -44,7 +44,7 @@ class Heads(TaskPosterior):
         return Latents(logits, torch.zeros_like(logits))
 
 
-class OneStep(Learner):
+class OneStep(ClassLearner):
     """One step down the gradient of a linear layer that starts at zero; the step's size in each input is learnt."""
 
     config = {"name": "one_step"}  # noqa: RUF012
@@ -94,12 +94,12 @@ CONFIG = TrainingConfig.from_dict(
 )
 
 
-def train(learner: Learner, folder: Path, config: TrainingConfig = CONFIG) -> Trained:
+def train(learner: ClassLearner, folder: Path, config: TrainingConfig = CONFIG) -> Trained:
     with processes("cpu") as group:
         return networks.train(EpisodicTraining(learner, config, DATA, group), config.loop_settings(), folder, group)
 
 
-def short(learner: Learner, **options: object) -> Evaluation:
+def short(learner: ClassLearner, **options: object) -> Evaluation:
     settings = {"n_tasks": 60, "out_of_episode": 20, "robustness": 0, "timing": False} | options
     return evaluate(learner, DATA.test, EpisodeProtocol(3, 2, 5), **settings)  # type: ignore[arg-type]
 

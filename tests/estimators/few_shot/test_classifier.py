@@ -137,7 +137,7 @@ def test_it_answers_with_every_learner(name: str, checkpoints: dict[str, Path | 
 
 @pytest.mark.parametrize("name", LEARNER_NAMES)
 def test_it_says_what_the_learner_says(name: str, checkpoints: dict[str, Path | None], fitted: Fitted) -> None:
-    """The posterior of the estimator is that of `Learner.condition` on the same rows in the same order."""
+    """The posterior of the estimator is that of `ClassLearner.condition` on the same rows in the same order."""
     X_test, model = support()[2], fitted(name)
     learner = load_learner(str(checkpoints[name])).double()
     rows = model._fitted.rows

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.learners import Learner, make_learner
+from sureshot.meta.learners import ClassLearner, make_learner
 
 
 class Scaling(nn.Module):
@@ -42,7 +42,7 @@ def make_clusters() -> Clusters:
 
 
 @pytest.fixture(scope="session")
-def make_protonet() -> Callable[[float], Learner]:
+def make_protonet() -> Callable[[float], ClassLearner]:
     """``make_protonet(factor)``: the larger the factor, the surer."""
     return lambda factor: make_learner("protonet", Scaling(factor))
 
@@ -58,5 +58,5 @@ def validation() -> LabelledSet:
 
 
 @pytest.fixture
-def learner() -> Learner:
+def learner() -> ClassLearner:
     return make_learner("protonet", Scaling())

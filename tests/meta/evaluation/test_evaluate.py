@@ -18,22 +18,22 @@ from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation import Evaluation, compare, evaluate
 from sureshot.meta.evaluation.calibration import at_temperature
 from sureshot.meta.evaluation.passes import Exam, draw_tasks, task_inputs
-from sureshot.meta.learners import Learner, make_learner
+from sureshot.meta.learners import ClassLearner, make_learner
 from sureshot.metrics import summarise
 from sureshot.networks.backbones import make_backbone
 from sureshot.networks.seeds import generator_for
 
 Clusters = Callable[..., LabelledSet]
-MakeProtoNet = Callable[[float], Learner]
+MakeProtoNet = Callable[[float], ClassLearner]
 PROTOCOL = EpisodeProtocol(5, 2, 6)
 
 
-def quick(learner: Learner, data: LabelledSet, **options: object) -> Evaluation:
+def quick(learner: ClassLearner, data: LabelledSet, **options: object) -> Evaluation:
     settings = {"n_tasks": 60, "out_of_episode": 30, "timing": False} | options
     return evaluate(learner, data, PROTOCOL, **settings)
 
 
-def test_scores_are_those_of_nearest_prototypes_task_by_task(data: LabelledSet, learner: Learner) -> None:
+def test_scores_are_those_of_nearest_prototypes_task_by_task(data: LabelledSet, learner: ClassLearner) -> None:
     """An oracle that loops over the same tasks with numpy."""
     found = quick(learner, data)
     rows = draw_tasks(EpisodeSampler(data, PROTOCOL), 60, generator_for(0, "tasks"))
@@ -55,14 +55,14 @@ def test_scores_are_those_of_nearest_prototypes_task_by_task(data: LabelledSet, 
     assert "negative_max_standardised_logit" not in found.out_of_episode.scores
 
 
-def test_the_seed_fixes_everything(data: LabelledSet, validation: LabelledSet, learner: Learner) -> None:
+def test_the_seed_fixes_everything(data: LabelledSet, validation: LabelledSet, learner: ClassLearner) -> None:
     first, again = (quick(learner, data, validation=validation).as_dict() for _ in range(2))
     assert first == again
     assert quick(learner, data, seed=1).as_dict()["accuracy"] != first["accuracy"]
     json.dumps(first, allow_nan=False)
 
 
-def test_global_generators_and_the_learner_are_left_alone(data: LabelledSet, learner: Learner) -> None:
+def test_global_generators_and_the_learner_are_left_alone(data: LabelledSet, learner: ClassLearner) -> None:
     learner.train()
     state = torch.get_rng_state()
     before = {name: value.clone() for name, value in learner.state_dict().items()}
@@ -114,7 +114,7 @@ def test_temperatures_of_the_lowest_calibration_errors(
 
 
 def test_the_temperature_never_sees_test_classes(
-    validation: LabelledSet, learner: Learner, make_clusters: Clusters
+    validation: LabelledSet, learner: ClassLearner, make_clusters: Clusters
 ) -> None:
     temperatures = {
         quick(learner, make_clusters(seed=seed), validation=validation, n_tasks=5).as_dict()["temperature"]["value"]
@@ -125,7 +125,7 @@ def test_the_temperature_never_sees_test_classes(
 
 
 def test_fewer_validation_classes_than_ways(
-    data: LabelledSet, learner: Learner, caplog: pytest.LogCaptureFixture, make_clusters: Clusters
+    data: LabelledSet, learner: ClassLearner, caplog: pytest.LogCaptureFixture, make_clusters: Clusters
 ) -> None:
     with caplog.at_level(logging.INFO, logger="sureshot"):
         found = quick(learner, data, validation=make_clusters(n_classes=3, seed=5), n_tasks=5)
@@ -134,7 +134,7 @@ def test_fewer_validation_classes_than_ways(
     assert "3-way tasks" in caplog.text
 
 
-def test_tasks_of_varying_size(data: LabelledSet, validation: LabelledSet, learner: Learner) -> None:
+def test_tasks_of_varying_size(data: LabelledSet, validation: LabelledSet, learner: ClassLearner) -> None:
     protocol = EpisodeProtocol((2, 6), (1, 5), (2, 6), unbalanced=True)
     found = evaluate(learner, data, protocol, n_tasks=50, validation=validation, out_of_episode=20, timing=False)
     counts = found.per_task["none"].count
@@ -144,7 +144,7 @@ def test_tasks_of_varying_size(data: LabelledSet, validation: LabelledSet, learn
 
 
 def test_without_enough_classes_there_is_no_out_of_episode(
-    learner: Learner, caplog: pytest.LogCaptureFixture, make_clusters: Clusters
+    learner: ClassLearner, caplog: pytest.LogCaptureFixture, make_clusters: Clusters
 ) -> None:
     with caplog.at_level(logging.INFO, logger="sureshot"):
         found = quick(learner, make_clusters(n_classes=8))
@@ -153,7 +153,7 @@ def test_without_enough_classes_there_is_no_out_of_episode(
     assert "needs 10 classes" in caplog.text
 
 
-def test_adaptation_time(data: LabelledSet, learner: Learner) -> None:
+def test_adaptation_time(data: LabelledSet, learner: ClassLearner) -> None:
     found = quick(learner, data, timing=True, out_of_episode=0).time
     assert found is not None
     assert 0 < found.single < 10
@@ -171,12 +171,14 @@ def test_adaptation_time(data: LabelledSet, learner: Learner) -> None:
         ({"out_of_episode": -1}, "out_of_episode must be at least 0"),
     ],
 )
-def test_numbers_out_of_range(data: LabelledSet, learner: Learner, options: dict[str, object], message: str) -> None:
+def test_numbers_out_of_range(
+    data: LabelledSet, learner: ClassLearner, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         quick(learner, data, **options)
 
 
-def test_a_class_with_too_few_rows_is_named(data: LabelledSet, learner: Learner, make_clusters: Clusters) -> None:
+def test_a_class_with_too_few_rows_is_named(data: LabelledSet, learner: ClassLearner, make_clusters: Clusters) -> None:
     with pytest.raises(ValueError, match="class 'class 0' has 7 rows"):
         quick(learner, make_clusters(n_rows=7))
     with pytest.raises(ValueError, match="validation classes, for the temperature: class 'class 0' has 7 rows"):
@@ -214,7 +216,7 @@ def test_robustness_corrupts_support_and_query_alike_for_every_learner(images: L
     json.dumps(one.as_dict(), allow_nan=False)
 
 
-def test_robustness_is_for_images(data: LabelledSet, learner: Learner) -> None:
+def test_robustness_is_for_images(data: LabelledSet, learner: ClassLearner) -> None:
     assert quick(learner, data, robustness=10).robustness is None
 
 

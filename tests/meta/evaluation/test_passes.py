@@ -12,7 +12,7 @@ from torch import nn
 from sureshot.data.labelled import LabelledSet
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
 from sureshot.meta.evaluation.passes import Exam, default_batch_size, draw_tasks, embed_set, queries_per_pass
-from sureshot.meta.learners import Learner, make_learner
+from sureshot.meta.learners import ClassLearner, make_learner
 from sureshot.networks.backbones import make_backbone
 
 
@@ -56,7 +56,7 @@ def test_the_first_tasks_of_many_are_the_tasks_of_few(data: LabelledSet) -> None
 
 
 @pytest.mark.parametrize("protocol", [EpisodeProtocol(5, 2, 4), EpisodeProtocol((2, 6), (1, 4), (2, 5), True)])
-def test_the_batch_size_changes_nothing(data: LabelledSet, learner: Learner, protocol: EpisodeProtocol) -> None:
+def test_the_batch_size_changes_nothing(data: LabelledSet, learner: ClassLearner, protocol: EpisodeProtocol) -> None:
     sampler = EpisodeSampler(data, protocol)
     rows, embeddings = draw_tasks(sampler, 11, generator()), embed_set(learner, data.x)
 

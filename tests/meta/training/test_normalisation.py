@@ -10,7 +10,7 @@ import torch
 
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.evaluation.passes import embed_set
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.training import TrainingConfig
 from sureshot.meta.training.assembly import build_learner
 from sureshot.meta.training.normalisation import fit_normalisation, shrunk
@@ -19,7 +19,7 @@ from sureshot.networks.backbones import as_inputs
 NAMES = ("ove_mean_field_pl", "ove_mean_field_transfer")
 
 
-def fitted(learner: Learner, base: LabelledSet, validation: LabelledSet, seed: int = 0) -> Learner:
+def fitted(learner: ClassLearner, base: LabelledSet, validation: LabelledSet, seed: int = 0) -> ClassLearner:
     fit_normalisation(learner, base, validation, torch.Generator().manual_seed(seed))
     return learner
 
@@ -33,11 +33,13 @@ def vectors(n_classes: int, shift: float = 0.0, seed: int = 0) -> LabelledSet:
 
 
 @pytest.fixture(params=NAMES)
-def learner(request: pytest.FixtureRequest, configure: Callable[..., TrainingConfig], data: FewShotData) -> Learner:
+def learner(
+    request: pytest.FixtureRequest, configure: Callable[..., TrainingConfig], data: FewShotData
+) -> ClassLearner:
     return build_learner(configure(learner={"name": request.param}), data.train)
 
 
-def test_statistics_are_those_of_the_inputs(learner: Learner, data: FewShotData) -> None:
+def test_statistics_are_those_of_the_inputs(learner: ClassLearner, data: FewShotData) -> None:
     fitted(learner, data.train, data.val)  # 60 rows make one batch
     first = learner.backbone.blocks[0]  # type: ignore[union-attr, index]
     with torch.no_grad():
@@ -47,7 +49,7 @@ def test_statistics_are_those_of_the_inputs(learner: Learner, data: FewShotData)
     assert first.normalisation.momentum == 0.1
 
 
-def test_embeddings_are_centred_in_use_and_not_in_training(learner: Learner, data: FewShotData) -> None:
+def test_embeddings_are_centred_in_use_and_not_in_training(learner: ClassLearner, data: FewShotData) -> None:
     fitted(learner, data.train, data.val)
     assert (embed_set(learner, data.val.x) < 0).any()
     learner.train()
@@ -56,7 +58,7 @@ def test_embeddings_are_centred_in_use_and_not_in_training(learner: Learner, dat
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_mode_is_kept_and_the_order_of_the_inputs_does_not_matter(
-    learner: Learner, data: FewShotData, training: bool
+    learner: ClassLearner, data: FewShotData, training: bool
 ) -> None:
     learner.train(training)
     before = embed_set(fitted(learner, data.train, data.val), data.test.x)
@@ -107,7 +109,7 @@ def test_learners_without_a_centre_say_so(data: FewShotData, configure: Callable
         learner.set_centre(torch.zeros(4))
 
 
-def test_a_failure_leaves_the_learner_as_it_was(learner: Learner, data: FewShotData) -> None:
+def test_a_failure_leaves_the_learner_as_it_was(learner: ClassLearner, data: FewShotData) -> None:
     learner.eval()
     before = {name: value.clone() for name, value in learner.state_dict().items()}
     wrong = replace(data.train, x=data.train.x.repeat(1, 3, 1, 1))  # found out when validation inputs have been seen

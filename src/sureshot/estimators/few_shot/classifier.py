@@ -62,7 +62,7 @@ class FewShotClassifier(IncrementalClassifier):
         The sum of the weights of each class's rows; 0 for a class that was only announced.
     class_prior_ : ndarray (C,)
         How often classes are expected to come; sums to 1.
-    learner_ : Learner
+    learner_ : ClassLearner
         The checkpoint's learner, in double precision; with a checkpoint.
     kernel_, likelihood_, inference_, predictive_, members_
         As for `GPClassifier`; without a checkpoint.

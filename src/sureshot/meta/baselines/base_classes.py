@@ -1,7 +1,7 @@
 """The layer under which a backbone is trained to classify all base classes; dropped when training is over.
 
-Meta-training feeds single images instead of episodes (`Learner.samples_images`), as tasks with an empty query whose
-labels number the base classes.
+Meta-training feeds single images instead of episodes (`ClassLearner.samples_images`), as tasks with an empty query
+whose labels number the base classes.
 """
 
 from __future__ import annotations

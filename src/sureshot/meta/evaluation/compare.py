@@ -18,7 +18,7 @@ from sureshot.meta.episodes import EpisodeProtocol
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.progress import Progress
 
 
@@ -62,7 +62,7 @@ class Comparison(Result):
 
 
 def compare(
-    learners: Mapping[str, Learner],  # learner by name
+    learners: Mapping[str, ClassLearner],  # learner by name
     data: LabelledSet,
     protocol: EpisodeProtocol,
     *,

@@ -35,7 +35,7 @@ from sureshot.meta.evaluation.passes import Adapted, Exam, device_of, task_input
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.networks.seeds import generator_for
 from sureshot.progress import Progress
 
@@ -74,7 +74,7 @@ class Evaluation(Result):
 
 
 def evaluate(
-    learner: Learner,  # left in the mode (training or evaluation) it was in; evaluated in evaluation mode
+    learner: ClassLearner,  # left in the mode (training or evaluation) it was in; evaluated in evaluation mode
     data: LabelledSet,  # test classes
     protocol: EpisodeProtocol,  # the papers test with 15 queries of each class
     *,
@@ -165,7 +165,7 @@ def evaluate(
 
 
 def _validation_answers(
-    learner: Learner,
+    learner: ClassLearner,
     validation: LabelledSet,
     protocol: EpisodeProtocol,
     n_tasks: int,
@@ -199,7 +199,7 @@ def _score_variants(adapted: Iterator[Adapted], temperatures: Mapping[str, float
 
 
 def _out_of_episode(
-    learner: Learner,
+    learner: ClassLearner,
     sampler: EpisodeSampler,
     inputs: Tensor,
     n_tasks: int,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeProtocol, EpisodeSampler
-from sureshot.meta.learners.base import Learner, TaskPosterior, evaluating
+from sureshot.meta.learners.base import ClassLearner, TaskPosterior, evaluating
 from sureshot.meta.learners.embedding import ROWS_PER_PASS, EmbeddingLearner
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import as_inputs
@@ -32,7 +32,7 @@ _VALUES_PER_PASS = 4_000_000  # of latents' covariances over classes, before the
 _MOST_TASKS = 100
 
 
-def device_of(learner: Learner) -> torch.device:
+def device_of(learner: ClassLearner) -> torch.device:
     """Where the learner's parameters are; the CPU if it has none."""
     first = next(learner.parameters(), None)
     return torch.device("cpu") if first is None else first.device
@@ -43,7 +43,7 @@ Change = Callable[[Tensor], Tensor]
 
 
 def task_inputs(
-    learner: Learner,
+    learner: ClassLearner,
     x: Tensor,  # (N, ...), inputs as a labelled set has them: bytes or floats
     change: Change | None = None,
 ) -> Tensor:
@@ -155,7 +155,7 @@ class Exam:
 
     def adapt(
         self,
-        learner: Learner,
+        learner: ClassLearner,
         inputs: Tensor,  # (N, ...), what `task_inputs` gives
         generator: torch.Generator,  # on the learner's device
         query_inputs: Tensor | None = None,  # (N, ...), if other than those of the support
@@ -173,7 +173,7 @@ class Exam:
             yield Adapted(tasks, probabilities[0], *latents)
 
     def answers(
-        self, learner: Learner, inputs: Tensor, generator: torch.Generator
+        self, learner: ClassLearner, inputs: Tensor, generator: torch.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Class probabilities (n, C) of the queries of all tasks, and their true classes (n,); without padding."""
         probabilities, y = [], []
@@ -184,7 +184,7 @@ class Exam:
         return np.concatenate(probabilities), np.concatenate(y)
 
 
-def condition(learner: Learner, tasks: Tasks, generator: torch.Generator) -> TaskPosterior:
+def condition(learner: ClassLearner, tasks: Tasks, generator: torch.Generator) -> TaskPosterior:
     """The learner adapted to the support sets of tasks that were looked up in `task_inputs`."""
     if isinstance(learner, EmbeddingLearner):
         return learner.condition_embedded(tasks.support, generator)

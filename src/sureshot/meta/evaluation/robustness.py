@@ -20,7 +20,7 @@ from sureshot.meta.evaluation.calibration import pooled_curve
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
 from sureshot.meta.evaluation.passes import Exam, device_of, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.networks.seeds import generator_for
 from sureshot.progress import Progress
 
@@ -51,7 +51,7 @@ class Robustness(Result):
 
 
 def measure_robustness(
-    learner: Learner,
+    learner: ClassLearner,
     exam: Exam,  # on images
     inputs: Tensor,  # (N, ...), of the clean images; what `task_inputs` gives
     clean: TaskScores,  # of the same tasks, clean
@@ -85,7 +85,7 @@ def measure_robustness(
     return Robustness(len(exam.rows), corrupted, mean_over_tasks(clean.accuracy), tuple(found))
 
 
-def corrupted_inputs(learner: Learner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:
+def corrupted_inputs(learner: ClassLearner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:
     """What tasks are looked up in, of images (N, channels, H, W), each corrupted once."""
     generator = generator_for(seed, f"noise: {kind}", severity)
     return task_inputs(learner, images, lambda x: corrupt(x, kind, severity, generator))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.passes import Exam, condition, device_of, in_parts
-from sureshot.meta.learners.base import Learner, evaluating
+from sureshot.meta.learners.base import ClassLearner, evaluating
 from sureshot.meta.tasks import Tasks
 
 _WARM_UPS = 2
@@ -38,7 +38,7 @@ class AdaptationTime(Result):
     device: str
 
 
-def measure_adaptation(learner: Learner, exam: Exam, inputs: Tensor) -> AdaptationTime:
+def measure_adaptation(learner: ClassLearner, exam: Exam, inputs: Tensor) -> AdaptationTime:
     """Time the learner on the first tasks."""
     device = device_of(learner)
     batch = exam.sampler.gather(exam.first(exam.batch_size).rows, inputs).to(device)
@@ -53,7 +53,7 @@ def measure_adaptation(learner: Learner, exam: Exam, inputs: Tensor) -> Adaptati
     )
 
 
-def _median_seconds(learner: Learner, tasks: Tasks) -> float:
+def _median_seconds(learner: ClassLearner, tasks: Tasks) -> float:
     seconds: list[float] = []
     generator = torch.Generator(device=tasks.support_y.device).manual_seed(0)
     with evaluating(learner):

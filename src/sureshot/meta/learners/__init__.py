@@ -1,6 +1,6 @@
 """Few-shot learners under one contract, `Learner`; those that adapt to embeddings are `EmbeddingLearner`."""
 
-from sureshot.meta.learners.base import Latents, Learner, TaskPosterior
+from sureshot.meta.learners.base import ClassLearner, Latents, Learner, TaskPosterior
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, GaussianProcessSettings
@@ -11,6 +11,7 @@ __all__ = [
     "GP_LEARNER_NAMES",
     "LEARNER_NAMES",
     "PRESETS",
+    "ClassLearner",
     "EmbeddedPosterior",
     "EmbeddingLearner",
     "GaussianProcessLearner",

@@ -6,7 +6,7 @@ is what training, validation and evaluation know of a learner: how it turns inpu
 
 Most learners adapt to embeddings that do not depend on the task, so that these can be computed once for thousands of
 tasks: those are `sureshot.meta.learners.embedding.EmbeddingLearner`, which see. A learner that changes its network for
-each task, by gradient steps say, derives from `Learner` itself.
+each task, by gradient steps say, derives from `ClassLearner` itself.
 """
 
 from __future__ import annotations
@@ -52,13 +52,10 @@ class TaskPosterior(ABC):
 
 
 class Learner(nn.Module, ABC):
-    """A few-shot learner; derived classes write `network`, `input_losses` and `condition_inputs`."""
+    """What training knows of a learner; derived classes write `network`, `check_tasks` and `input_losses`.
 
-    samples_images = False
-    """Whether meta-training feeds single images of all base classes instead of episodes (see `Tasks.class_ids`)."""
-
-    fits_temperature = False
-    """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
+    Derived classes say what it answers: `ClassLearner` those of classes.
+    """
 
     task_state: dict[str, Tensor] | None = None
     """What training carries from the tasks of a step to those of the next, tasks leading; see `Trainable.carried`."""
@@ -72,12 +69,12 @@ class Learner(nn.Module, ABC):
         """The part with ``config`` and with a learning rate of its own, if it has one."""
 
     @abstractmethod
-    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """`forward` for inputs that are finite."""
+    def check_tasks(self, tasks: Tasks) -> None:
+        """ValueError for targets that are none."""
 
     @abstractmethod
-    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> TaskPosterior:
-        """`condition` for what was checked, in evaluation mode and without gradients."""
+    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """`forward` for what was checked."""
 
     def forward(
         self,
@@ -89,14 +86,31 @@ class Learner(nn.Module, ABC):
         Raises
         ------
         ValueError
-            If labels are out of range, or an input is not finite: statistics of batch normalisation would never
+            If targets are out of range, or an input is not finite: statistics of batch normalisation would never
             recover from it.
         """
-        check_labels(tasks.support_y, tasks.n_classes, "support_y")
-        check_labels(tasks.query_y, tasks.n_classes, "query_y")
+        self.check_tasks(tasks)
         require_finite("support_x", tasks.support_x, tasks.support_mask)
         require_finite("query_x", tasks.query_x, tasks.query_mask)
         return self.input_losses(tasks, generator or seeded(tasks.support_y.device))
+
+
+class ClassLearner(Learner):
+    """A learner of classes; derived classes write `network`, `input_losses` and `condition_inputs`."""
+
+    samples_images = False
+    """Whether meta-training feeds single images of all base classes instead of episodes (see `Tasks.class_ids`)."""
+
+    fits_temperature = False
+    """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
+
+    @abstractmethod
+    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> TaskPosterior:
+        """`condition` for what was checked, in evaluation mode and without gradients."""
+
+    def check_tasks(self, tasks: Tasks) -> None:
+        check_labels(tasks.support_y, tasks.n_classes, "support_y")
+        check_labels(tasks.query_y, tasks.n_classes, "query_y")
 
     def condition(
         self,
@@ -155,7 +169,7 @@ class Learner(nn.Module, ABC):
 
 
 @contextmanager
-def evaluating(learner: Learner) -> Iterator[None]:
+def evaluating(learner: nn.Module) -> Iterator[None]:
     """The learner in evaluation mode and without gradients; its mode is restored."""
     training = learner.training
     learner.eval()

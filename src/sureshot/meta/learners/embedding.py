@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.learners.base import Latents, Learner, TaskPosterior, require_finite
+from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, require_finite
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.precision import Precision, check_precision, encode
 
@@ -60,7 +60,7 @@ class InputPosterior(TaskPosterior):
         return self.learner.embed(query)
 
 
-class EmbeddingLearner(Learner):
+class EmbeddingLearner(ClassLearner):
     """A learner whose embeddings can be computed ahead of its tasks."""
 
     fits_normalisation = False

@@ -225,7 +225,7 @@ class GaussianProcessLearner(EmbeddingLearner):
     def set_temperature(
         self, temperature: float, way: int = 2, growth: float = 0.0, shots: int = 1, shot_growth: float = 0.0
     ) -> None:
-        """Set the temperature of the predictive probabilities; see `Learner.set_temperature`."""
+        """Set the temperature of the predictive probabilities; see `ClassLearner.set_temperature`."""
         if not (0 < temperature < math.inf and way >= 1 and shots >= 1):
             raise ValueError(
                 "temperature must be positive and finite, and way and shots at least 1, got "

@@ -22,7 +22,7 @@ from sureshot import networks
 from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet, digest
 from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.learners.presets import settings_of
 from sureshot.meta.training.assembly import build_learner, check_names, parameter_groups
 from sureshot.meta.training.checkpoint import KIND, parts_of
@@ -98,7 +98,7 @@ class EpisodicTraining(Trainable):
     unit = _UNIT
     advice = "try a lower learning_rate or learning_rate_kernel, or float32"
 
-    def __init__(self, learner: Learner, config: TrainingConfig, data: FewShotData, group: Processes) -> None:
+    def __init__(self, learner: ClassLearner, config: TrainingConfig, data: FewShotData, group: Processes) -> None:
         protocol = config.episodes.to_protocol()
         self.name = config.learner.name
         self.module = self.learner = learner.to(group.device)

@@ -19,7 +19,7 @@ from torch import Tensor
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
 from sureshot.meta.evaluation.passes import Exam, device_of, task_inputs
-from sureshot.meta.learners.base import Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.protocols import EpisodeProtocol
 from sureshot.meta.training.config import ValidationConfig
@@ -73,11 +73,11 @@ class Validator:
             logger.info("validation is on %d-way tasks: there are no more validation classes", self._way)
         self._exam = self._draw(self._way, self._shots, config.tasks, "validation tasks")
 
-    def __call__(self, learner: Learner) -> ValidationScores:
+    def __call__(self, learner: ClassLearner) -> ValidationScores:
         """Scores of a learner; it is left in the mode in which it came.
 
         What the learner fits on validation classes (`EmbeddingLearner.fits_normalisation`,
-        `Learner.fits_temperature`) it gets here, and is scored with it.
+        `ClassLearner.fits_temperature`) it gets here, and is scored with it.
         """
         if isinstance(learner, EmbeddingLearner) and learner.fits_normalisation:
             fit_normalisation(learner, self._base, self._data, generator_for(self._config.seed, "validation inputs"))
@@ -95,7 +95,7 @@ class Validator:
 
     def _fit_temperature(
         self,
-        learner: Learner,
+        learner: ClassLearner,
         inputs: Tensor,
         noise: torch.Generator,
         scored: tuple[NDArray[np.float64], NDArray[np.int64]],  # the answers to `_exam`
@@ -146,7 +146,7 @@ class Validator:
 
 
 def _finite_answers(
-    exam: Exam, learner: Learner, inputs: Tensor, noise: torch.Generator
+    exam: Exam, learner: ClassLearner, inputs: Tensor, noise: torch.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """`Exam.answers`; a ValueError if they are not finite."""
     probabilities, y = exam.answers(learner, inputs, noise)
