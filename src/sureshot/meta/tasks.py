@@ -1,4 +1,4 @@
-"""A batch of classification tasks: the one thing that flows from the sampler to the learners.
+"""A batch of tasks, of classes or of numbers: the one thing that flows from the sampler to the learners.
 
 Tasks are the leading dimension of every tensor. Tasks of different sizes share a batch by padding: a mask says
 which rows and classes are real. Padding never changes latents; probabilities that are averaged over points of as many
@@ -46,6 +46,7 @@ class Tasks:
     """T tasks of at most C classes, S support rows and Q query rows each.
 
     In turn these hold row numbers of a labelled set (T, S), inputs (T, S, ...) and embeddings (T, S, D) of the rows.
+    Tasks of numbers have real targets (T, S, K) and (T, Q, K), and 0 for ``n_classes``.
     """
 
     support_x: Tensor  # (T, S, ...)
@@ -57,12 +58,14 @@ class Tasks:
     query_mask: Tensor | None = None  # (T, Q)
     class_mask: Tensor | None = None  # (T, C), False for a class that the task does not have; None when all have C
     class_ids: Tensor | None = None  # (T, C) int64, the class of the labelled set that each label stands for
+    origin: Tensor | None = None  # (T, P), what a source of functions made each of with, such as the true kernel
 
     def __post_init__(self) -> None:
+        dimensions, shape = (2, "(T, rows)") if self.n_classes else (3, "(T, rows, K)")
         for x, y, name in ((self.support_x, self.support_y, "support"), (self.query_x, self.query_y, "query")):
-            if y.dim() != 2 or x.shape[:2] != y.shape:
+            if y.dim() != dimensions or x.shape[:2] != y.shape[:2]:
                 raise ValueError(
-                    f"{name}_x must be (T, rows, ...) and {name}_y (T, rows), got {tuple(x.shape)} and {tuple(y.shape)}"
+                    f"{name}_x must be (T, rows, ...) and {name}_y {shape}, got {tuple(x.shape)} and {tuple(y.shape)}"
                 )
         if self.support_x.shape[2:] != self.query_x.shape[2:]:
             raise ValueError(
@@ -95,7 +98,8 @@ class Tasks:
         mask = None
         if self.support_mask is not None or self.query_mask is not None:
             parts = ((self.support_y, self.support_mask), (self.query_y, self.query_mask))
-            mask = torch.cat([torch.ones_like(y, dtype=torch.bool) if m is None else m for y, m in parts], 1)
+            every = [torch.ones(y.shape[:2], dtype=torch.bool, device=y.device) for y, _ in parts]
+            mask = torch.cat([all_ if m is None else m for all_, (_, m) in zip(every, parts, strict=True)], 1)
         x, y = torch.cat([self.support_x, self.query_x], 1), torch.cat([self.support_y, self.query_y], 1)
         return TaskRows(x, y, self.n_classes, mask, self.class_mask)
 

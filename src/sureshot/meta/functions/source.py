@@ -1,0 +1,114 @@
+"""Where tasks of numbers come from: a source of functions, each seen at some of its inputs.
+
+A source knows how to draw functions and rows of them (`FunctionSource.rows`); what is context and what are targets is
+the same for all. Targets come first among the rows of a function and the context after them, so that tasks of fewer
+context rows (`with_context`) ask for the same targets, and no row is in both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sureshot.meta.protocols import Count
+from sureshot.meta.tasks import Tasks
+
+
+@dataclass(frozen=True)
+class FunctionProtocol:
+    """The sizes of tasks of numbers."""
+
+    context: Count = (1, 50)  # rows to learn a function from, drawn anew for every task from a range; 0 is allowed
+    targets: int = 50  # rows to be predicted
+
+    def __post_init__(self) -> None:
+        low, high = self.context_range
+        if not 0 <= low <= high or self.targets < 1:
+            raise ValueError(
+                f"context must be a whole number from 0 or a rising range such as (1, 50) and targets at least 1, got "
+                f"{self.context!r} and {self.targets}"
+            )
+
+    @property
+    def context_range(self) -> tuple[int, int]:
+        """Fewest and most context rows."""
+        return (self.context, self.context) if isinstance(self.context, int) else self.context
+
+
+class FunctionRows(NamedTuple):
+    """Rows of T functions in random order."""
+
+    x: Tensor  # (T, N, D)
+    y: Tensor  # (T, N, K)
+    counts: Tensor  # (T, 1), of real rows, which come first
+    origin: Tensor | None = None  # (T, P); see `Tasks.origin`
+
+
+class FunctionSource(ABC):
+    """Draws functions; derived classes state the widths and write `rows`."""
+
+    input_width: int  # D
+    target_width: int  # K
+    identity: str
+    """What tells this source from all others: a run resumes with the same one only."""
+
+    reaches_beyond = False
+    """Whether functions can be seen where no training task is."""
+
+    @abstractmethod
+    def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
+        """At most `n_rows` rows of each of so many functions, at least two; `beyond` only where that is offered."""
+
+    def sample(
+        self,
+        n_tasks: int,
+        protocol: FunctionProtocol,
+        generator: torch.Generator,  # the only source of randomness, on the CPU
+        beyond: bool = False,  # the range of the training's inputs, both context and targets
+    ) -> Tasks:
+        """Tasks in float32; rows that a function lacks are padding."""
+        if n_tasks < 1:
+            raise ValueError(f"the number of tasks must be at least 1, got {n_tasks}")
+        if beyond and not self.reaches_beyond:
+            raise ValueError(f"{type(self).__name__} has no inputs beyond those of the training: leave beyond out")
+        (fewest, most), wanted = protocol.context_range, protocol.targets
+        x, y, counts, origin = self.rows(n_tasks, most + wanted, generator, beyond)
+        n_context = torch.randint(fewest, most + 1, (n_tasks, 1), generator=generator).minimum(counts - 1)
+        n_targets = (counts - n_context).clamp_max(wanted)
+
+        def taken(start: Tensor, size: int, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            mask = torch.arange(size) < count
+            at = (start + torch.arange(size)).clamp_max(x.shape[1] - 1).unsqueeze(-1)
+            parts = (part.gather(1, at.expand(-1, -1, part.shape[-1])) for part in (x, y))
+            found_x, found_y = (part.masked_fill(~mask.unsqueeze(-1), 0.0).float() for part in parts)
+            return found_x, found_y, mask
+
+        query_x, query_y, query_mask = taken(torch.zeros_like(n_targets), wanted, n_targets)
+        context_x, context_y, context_mask = taken(n_targets, most, n_context)
+        complete = bool(query_mask.all())
+        return Tasks(
+            context_x, context_y, query_x, query_y, 0, context_mask, None if complete else query_mask, origin=origin
+        )
+
+
+def with_context(tasks: Tasks, size: int) -> Tasks:
+    """The same tasks with at most so many context rows, their first."""
+    assert tasks.support_mask is not None
+    return replace(
+        tasks,
+        support_x=tasks.support_x[:, :size],
+        support_y=tasks.support_y[:, :size],
+        support_mask=tasks.support_mask[:, :size],
+    )
+
+
+def checked_range(name: str, values: tuple[float, ...], least: float = float("-inf")) -> tuple[float, float]:
+    """Two numbers in order, both above `least`; equal ones are allowed above a finite bound."""
+    if len(values) != 2 or not least < values[0] <= values[1] or (values[0] == values[1] and least == float("-inf")):
+        above = "" if least == float("-inf") else f" above {least:g}"
+        raise ValueError(f"{name} must be two rising numbers{above} such as [0.25, 1.0], got {list(values)}")
+    return values[0], values[1]

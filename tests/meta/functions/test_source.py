@@ -1,0 +1,143 @@
+"""Sources of functions: context and targets of tasks, images, sinusoids, groups of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sureshot.data.labelled import LabelledSet
+from sureshot.data.root import DataError
+from sureshot.meta.functions import FunctionProtocol, load_functions
+from sureshot.meta.functions.images import Images, pixel_places
+from sureshot.meta.functions.source import FunctionSource, with_context
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def of(name: str, **options: object) -> FunctionSource:
+    return load_functions(name, **options).train  # type: ignore[arg-type]
+
+
+def test_context_sizes_differ_and_padding_is_zero() -> None:
+    tasks = of("functions").sample(40, FunctionProtocol((0, 6), 5), generator())
+    assert tasks.support_mask is not None
+    assert set(tasks.support_mask.sum(1).tolist()) == set(range(7))
+    assert float(tasks.support_x[~tasks.support_mask].abs().sum()) == 0
+    assert float(tasks.support_y[~tasks.support_mask].abs().sum()) == 0
+    assert tasks.query_mask is None
+    assert tasks.n_classes == 0
+    assert tasks.merged().mask is not None
+    assert tasks.merged().mask.shape == (40, 11)  # type: ignore[union-attr]
+
+
+def test_less_context_has_the_same_targets_and_the_first_rows() -> None:
+    tasks = of("functions").sample(3, FunctionProtocol(8, 5), generator())
+    fewer = with_context(tasks, 2)
+    assert torch.equal(fewer.query_y, tasks.query_y)
+    assert torch.equal(fewer.support_x, tasks.support_x[:, :2])
+    assert not set(tasks.support_x.flatten().tolist()) & set(tasks.query_x.flatten().tolist())
+
+
+def test_the_seed_decides() -> None:
+    one, other = (of("sinusoids").sample(3, FunctionProtocol(), generator(4)) for _ in range(2))
+    assert torch.equal(one.support_y, other.support_y)
+
+
+def test_sinusoids_are_sinusoids() -> None:
+    rows = of("sinusoids", noise=0.0).rows(30, 40, generator(), beyond=False)
+    for x, y in zip(rows.x[..., 0].numpy(), rows.y[..., 0].numpy(), strict=True):
+        basis = np.stack([np.sin(x), np.cos(x)], 1)
+        weights, residual, *_ = np.linalg.lstsq(basis, y, rcond=None)
+        assert residual < 1e-18
+        assert 0.1 <= np.hypot(*weights) <= 5
+
+
+def photographs() -> LabelledSet:
+    x = torch.randint(0, 256, (6, 3, 4, 5), generator=generator(3), dtype=torch.uint8)
+    return LabelledSet(x, torch.arange(6) % 2, ("a", "b"))
+
+
+def test_pixels_of_images() -> None:
+    data = photographs()
+    source = Images(data)
+    rows = source.pixels(torch.tensor([2]), 99, generator())
+    assert rows.counts.tolist() == [[20]]
+    for place, value in zip(rows.x[0].numpy(), rows.y[0].numpy(), strict=True):
+        down, across = round((place[0] + 1) * 2 - 0.5), round((place[1] + 1) * 2.5 - 0.5)
+        np.testing.assert_allclose(value, data.x[2, :, down, across].numpy() / 255, rtol=1e-6)
+    np.testing.assert_allclose(pixel_places((2, 2)).numpy(), [[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]])
+
+
+def test_an_image_has_only_so_many_pixels() -> None:
+    tasks = Images(photographs()).sample(2, FunctionProtocol(50, 7), generator())
+    assert tasks.support_mask is not None
+    assert tasks.query_mask is not None
+    assert tasks.support_mask.sum(1).tolist() == [19, 19]
+    assert tasks.query_mask.sum(1).tolist() == [1, 1]
+
+
+def test_images_only() -> None:
+    with pytest.raises(ValueError, match="image completion needs images"):
+        Images(LabelledSet(torch.randn(4, 3), torch.tensor([0, 0, 1, 1]), ("a", "b")))
+
+
+def table(tmp_path: Path, sizes: list[int]) -> Path:
+    rng = np.random.default_rng(0)
+    lines = ["shop,day,price,sold"]
+    for shop, size in enumerate(sizes):
+        lines += [f"s{shop},{day},{rng.normal():.4f},{10 * shop + day}" for day in range(size)]
+    path = tmp_path / "sales.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_groups_of_a_table(tmp_path: Path) -> None:
+    path = table(tmp_path, [2, 5, 9, 4, 7])
+    data = load_functions("groups", path=str(path), group="shop", target="sold", fractions=(0.6, 0.2, 0.2))
+    seen: list[set[float]] = []
+    for source in (data.train, data.val, data.test):
+        tasks = source.sample(30, FunctionProtocol((1, 6), 3), generator())
+        assert tasks.support_mask is not None
+        mask = (
+            torch.ones_like(tasks.query_y[..., 0], dtype=torch.bool) if tasks.query_mask is None else tasks.query_mask
+        )
+        assert bool(mask.any(1).all())
+        assert bool(tasks.support_mask.any(1).all())
+        for task in range(30):
+            context = tasks.support_y[task][tasks.support_mask[task]].flatten().tolist()
+            targets = tasks.query_y[task][mask[task]].flatten().tolist()
+            assert not set(context) & set(targets)
+        seen.append(set(tasks.query_y[mask].flatten().tolist()))
+    assert not seen[0] & seen[1]
+    assert not seen[1] & seen[2]
+    every = data.train.rows(200, 20, generator(), beyond=False)
+    assert data.train.input_width == 2
+    assert int(every.counts.max()) in {9, 7, 5, 4, 2}
+
+
+def test_groups_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="at least three groups"):
+        load_functions("groups", path=str(table(tmp_path, [3, 3])), group="shop", target="sold")
+    with pytest.raises(DataError, match="single row"):
+        load_functions("groups", path=str(table(tmp_path, [3, 1, 3])), group="shop", target="sold")
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda: FunctionProtocol((3, 2)), "context must be a whole number from 0"),
+        (lambda: FunctionProtocol(3, 0), "targets at least 1"),
+        (lambda: load_functions("fuctions"), "did you mean 'functions'"),
+        (lambda: load_functions("functions", family="rbg"), "family must be one of"),
+        (lambda: of("functions").sample(0, FunctionProtocol(), generator()), "number of tasks"),
+        (lambda: Images(photographs()).sample(1, FunctionProtocol(), generator(), beyond=True), "no inputs beyond"),
+    ],
+)
+def test_what_is_refused(work: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        work()  # type: ignore[operator]
