@@ -24,7 +24,7 @@ from sureshot.meta.evaluation import VALIDATION_TASKS, evaluate
 from sureshot.meta.learners import GP_LEARNER_NAMES
 from sureshot.meta.learners.presets import GaussianProcessSettings, gaussian_process_settings
 from sureshot.meta.protocols import EpisodeProtocol
-from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, read_log, train
+from sureshot.meta.training import TrainingConfig, load_checkpoint, read_log, train
 from sureshot.networks.checkpoint import LAST_NAME
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress
     )
     logger.info("%s: evaluating", cell.key)
     started = time.perf_counter()
-    learner = load_learner(trained.best)
+    learner = load_checkpoint(trained.best).build()
     evaluations = {}
     for part in cell.examinations:
         evaluations[part.name] = evaluate(

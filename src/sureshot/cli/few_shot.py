@@ -55,6 +55,8 @@ def load(path: Path) -> LoadedLearner:
     from sureshot.meta.training.config import TrainingConfig
 
     checkpoint = load_checkpoint(path)
+    if checkpoint.answers_with_numbers:
+        raise ValueError(f"{path} is a learner of numbers: sureshot meta-evaluate scores it")
     return LoadedLearner(checkpoint, TrainingConfig.from_dict(checkpoint.config))
 
 

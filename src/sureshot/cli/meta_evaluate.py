@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
 from sureshot.cli.few_shot import EvaluationOptions, load
+from sureshot.cli.functions import evaluated, print_scores
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Evaluation
@@ -21,12 +22,23 @@ def meta_evaluate(
 ) -> None:
     """Accuracy, calibration, out-of-episode detection, robustness and time of a few-shot learner.
 
+    Of a learner of numbers: log density, RMSE, CRPS and coverage by size of the context.
+
     Tasks are drawn from classes that training never saw. Probabilities are scored as they are and, on test classes,
     after one temperature fitted on tasks of the validation classes.
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
         asked.check()
+        from sureshot.meta.training.checkpoint import load_checkpoint
+
+        if (numbers := load_checkpoint(checkpoint)).answers_with_numbers:
+            if report is not None:
+                raise ValueError("--report is for learners of classes: leave it out, or take --json")
+            with console.progress("meta-evaluate", quiet) as update:
+                found_numbers = evaluated(numbers, asked, update)
+            console.tell(found_numbers, print_scores, as_json)
+            return
         loaded = load(checkpoint)
         asked.protocol([loaded])
         from sureshot.meta.evaluation import evaluate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,9 @@ def meta_train(
     with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
-        from sureshot.meta.training.config import TrainingConfig
+        from sureshot.meta.training.function_config import run_config_of_file
 
-        chosen = TrainingConfig.from_toml(config, settings or ())
+        chosen = run_config_of_file(config, settings or ())
         from sureshot.meta.training import train
 
         console.note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")
@@ -50,10 +51,9 @@ def _print(result: TrainingResult) -> None:
         ("best after episodes", result.best_episodes),
     ]
     if result.scores is not None:
-        rows += [
-            ("validation accuracy", f"{result.scores.accuracy:.4f}"),
-            ("validation NLL", f"{result.scores.nll:.4f}"),
-        ]
+        shown = {"nll": "NLL", "rmse": "RMSE"}
+        scores = asdict(result.scores)
+        rows += [(f"validation {shown.get(name, name)}", f"{value:.4f}") for name, value in scores.items()]
     rows += [
         ("large gradients", result.large_gradients),
         ("seconds", f"{result.seconds:.1f}"),

@@ -29,7 +29,7 @@ from sureshot.estimators.gp.fitting import fit
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.readers import Reader, TableReader
-from sureshot.meta.training.checkpoint import load_learner
+from sureshot.meta.training.checkpoint import load_checkpoint
 
 
 @undisturbed
@@ -135,7 +135,7 @@ class FewShotClassifier(IncrementalClassifier):
             raise ValueError(
                 "columns does not go with a checkpoint, whose network takes numbers only: leave one of them out."
             )
-        learner = load_learner(self.checkpoint).double().requires_grad_(False)
+        learner = load_checkpoint(self.checkpoint).build().double().requires_grad_(False)
         return LearnerEncoder(learner.to(device_for(self.device)))
 
     @property

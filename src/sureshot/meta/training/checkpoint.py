@@ -7,19 +7,23 @@ build the backbone and the learner again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sureshot.networks import checkpoint as checkpoints
 from sureshot.persistence import Artifact, ArtifactError, load_artifact, require_header
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from sureshot.meta.learners.base import Learner
     from sureshot.meta.learners.embedding import EmbeddingLearner
+    from sureshot.meta.learners.functions import RegressionLearner
 
 KIND = "few_shot_learner"
+Module = TypeVar("Module", bound="nn.Module")
 
 
 @dataclass(frozen=True)
@@ -31,17 +35,40 @@ class Checkpoint:
     learner: dict[str, Any]  # what `learner_from_config` takes
     backbone: dict[str, Any]  # what `backbone_from_config` takes
     episodes: int  # trained so far
-    metrics: dict[str, Any]  # "accuracy", "nll" of the validation that it was chosen by; empty if there was none
+    metrics: dict[
+        str, Any
+    ]  # such as "accuracy", "nll" of the validation that it was chosen by; empty if there was none
     progress: dict[str, Any]  # the counters of the run; see `sureshot.networks.state`
     artifact: Artifact  # all arrays
+
+    @property
+    def answers_with_numbers(self) -> bool:
+        """Whether it is a learner of numbers (`build_process`) rather than of classes (`build`)."""
+        from sureshot.meta.processes.registry import PROCESS_NAMES
+
+        return self.learner.get("name") in PROCESS_NAMES
 
     def build(self) -> EmbeddingLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
         from sureshot.meta.learners.registry import learner_from_config
         from sureshot.networks.backbones import backbone_from_config
 
+        if self.answers_with_numbers:
+            raise ArtifactError(
+                f"{self.path} is a learner of numbers ({self.learner['name']}), which knows no classes: name one that "
+                "was trained on classes; `sureshot meta-evaluate` scores either."
+            )
+        return self._restored(lambda: learner_from_config(self.learner, backbone_from_config(self.backbone)))
+
+    def build_process(self) -> RegressionLearner:
+        """The same of a learner of numbers."""
+        from sureshot.meta.processes.registry import process_from_config
+
+        return self._restored(lambda: process_from_config(self.learner))
+
+    def _restored(self, make: Callable[[], Module]) -> Module:
         try:
-            learner = learner_from_config(self.learner, backbone_from_config(self.backbone))
+            learner = make()
         except (ValueError, TypeError, KeyError) as error:
             raise ArtifactError(
                 f"{self.path} describes a learner that this version of sureshot cannot build: {error}"
@@ -81,6 +108,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(artifact.path, episodes=episodes, artifact=artifact, **header)
 
 
-def load_learner(path: str | os.PathLike[str]) -> EmbeddingLearner:
+def load_learner(path: str | os.PathLike[str]) -> EmbeddingLearner | RegressionLearner:
     """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run."""
-    return load_checkpoint(path).build()
+    found = load_checkpoint(path)
+    return found.build_process() if found.answers_with_numbers else found.build()

@@ -12,10 +12,10 @@ import dataclasses
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Protocol, Self, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
 from sureshot.data.settings_files import read_toml, section
@@ -23,6 +23,7 @@ from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeP
 from sureshot.networks import LoopSettings
 
 SelectBy = Literal["accuracy", "nll"]
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class OptimisationConfig:
     tensorboard: bool = False  # write the metrics for TensorBoard too
 
     def __post_init__(self) -> None:
-        _at_least("training", self, 1, "episodes", "episodes_per_step", "checkpoint_every", "log_every")
-        _at_least("training", self, 0, "seed")
+        at_least("training", self, 1, "episodes", "episodes_per_step", "checkpoint_every", "log_every")
+        at_least("training", self, 0, "seed")
         for name in ("learning_rate", "learning_rate_kernel", "gradient_bound"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"training.{name} must be positive and finite, got {getattr(self, name)}")
@@ -121,36 +122,38 @@ class ValidationConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _at_least("validation", self, 0, "every", "seed")
-        _at_least("validation", self, 1, "tasks", "queries")
+        at_least("validation", self, 0, "every", "seed")
+        at_least("validation", self, 1, "tasks", "queries")
         if self.patience is not None:
-            _at_least("validation", self, 1, "patience")
+            at_least("validation", self, 1, "patience")
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
-    """Everything that determines a meta-training run."""
+class Validating(Protocol):
+    """What the loop asks of a section on validation."""
+
+    @property
+    def every(self) -> int:
+        """In episodes."""
+
+    @property
+    def patience(self) -> int | None:
+        """Validations without a better one."""
+
+
+class RunConfig:
+    """Sections of settings, the fields of the dataclasses derived from this."""
 
     data: DataConfig
-    learner: LearnerConfig
-    episodes: EpisodesConfig = field(default_factory=EpisodesConfig)
-    backbone: BackboneConfig = field(default_factory=BackboneConfig)
-    training: OptimisationConfig = field(default_factory=OptimisationConfig)
-    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    training: OptimisationConfig
+    validation: Validating
 
     @classmethod
-    def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> TrainingConfig:
+    def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> Self:
         """Read a TOML file, with some keys replaced by ``section.key=value`` (values in TOML, or plain text)."""
-        tables = read_toml(path)
-        for setting in settings:
-            _replace(tables, setting)
-        try:
-            return cls.from_dict(tables)
-        except ValueError as error:
-            raise ValueError(f"{Path(path)}: {error}") from None
+        return from_file(path, settings, cls.from_dict)
 
     @classmethod
-    def from_dict(cls, tables: Mapping[str, Any]) -> TrainingConfig:
+    def from_dict(cls, tables: Mapping[str, Any]) -> Self:
         """From nested mappings, such as `as_dict` gives; a ``preset`` among them is filled in."""
         sections = get_type_hints(cls)
         for name, table in tables.items():
@@ -161,7 +164,7 @@ class TrainingConfig:
             if not isinstance(table, Mapping):
                 raise ValueError(f"{name} must be a section [{name}] with keys, got {table!r}")
         tables = _with_preset(tables)
-        required = [f.name for f in dataclasses.fields(cls) if f.default_factory is dataclasses.MISSING]
+        required = [f.name for f in dataclasses.fields(cls) if f.default_factory is dataclasses.MISSING]  # type: ignore[arg-type]
         for name in required:
             if name not in tables:
                 raise ValueError(f"the section [{name}] is missing: it must have at least the key name")
@@ -183,8 +186,33 @@ class TrainingConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: sections of keys."""
-        found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
         return found
+
+
+@dataclass(frozen=True)
+class TrainingConfig(RunConfig):
+    """Everything that determines a meta-training run."""
+
+    data: DataConfig
+    learner: LearnerConfig
+    episodes: EpisodesConfig = field(default_factory=EpisodesConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    training: OptimisationConfig = field(default_factory=OptimisationConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+
+def from_file(
+    path: str | os.PathLike[str], settings: Sequence[str], make: Callable[[dict[str, Any]], Config]
+) -> Config:
+    """What is made of the tables of a TOML file, with some keys replaced; errors name the file."""
+    tables = read_toml(path)
+    for setting in settings:
+        _replace(tables, setting)
+    try:
+        return make(tables)
+    except ValueError as error:
+        raise ValueError(f"{Path(path)}: {error}") from None
 
 
 def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -237,7 +265,8 @@ def _replace(tables: dict[str, Any], setting: str) -> None:
     table[keys[-1]] = value
 
 
-def _at_least(section: str, config: object, least: int, *names: str) -> None:
+def at_least(section: str, config: object, least: int, *names: str) -> None:
+    """ValueError for numbers of a section that are too small."""
     for name in names:
         if getattr(config, name) < least:
             raise ValueError(f"{section}.{name} must be at least {least}, got {getattr(config, name)}")

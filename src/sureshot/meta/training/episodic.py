@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,20 @@ from torch import Tensor
 from sureshot import networks
 from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet, digest
+from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
+from sureshot.meta.functions.by_name import FunctionData, load_functions
 from sureshot.meta.learners.base import ClassLearner
-from sureshot.meta.learners.presets import settings_of
+from sureshot.meta.processes.registry import check_process
 from sureshot.meta.training.assembly import build_learner, check_names, parameter_groups
-from sureshot.meta.training.checkpoint import KIND, parts_of
 from sureshot.meta.training.config import TrainingConfig
+from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
+from sureshot.meta.training.task_training import UNIT, TaskTraining
 from sureshot.meta.training.validation import ValidationScores, Validator
-from sureshot.networks import Processes, Progress, Scores, Trainable, differing_settings, processes
+from sureshot.networks import Processes, Progress, Scores, processes
 from sureshot.networks.log import read_log as read_any_log
 from sureshot.networks.seeds import generator_for
-
-_UNIT = "episodes"
-_MAY_DIFFER = {("training", "device"), ("training", "tensorboard"), ("training", "episodes")}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class TrainingResult:
     log: Path
     episodes: int  # trained in all
     best_episodes: int  # trained when the best checkpoint was taken
-    scores: ValidationScores | None  # of the best checkpoint; None without validation
+    scores: ValidationScores | FunctionScores | None  # of the best checkpoint; None without validation
     stopped_early: bool
     large_gradients: int  # steps whose gradient was larger than the bound
     seconds: float  # spent in this call
@@ -57,12 +59,13 @@ class TrainingResult:
 
 
 def train(
-    config: TrainingConfig,
+    config: TrainingConfig | FunctionTrainingConfig,
     output: str | os.PathLike[str],  # the run's folder, made if need be
     data_root: str | os.PathLike[str] | None = None,  # as in `sureshot.data.data_root`
     progress: Progress | None = None,  # called after every step
     resume: bool = True,  # from the last checkpoint, if there is one; else start anew and replace what is there
-    data: FewShotData | None = None,  # labelled sets to use in place of those that ``config.data`` names
+    # To use in place of what ``config.data`` names: labelled sets, or functions for a learner of numbers.
+    data: FewShotData | FunctionData | None = None,
 ) -> TrainingResult:
     """Meta-train a learner.
 
@@ -73,10 +76,16 @@ def train(
         (`DivergedError`).
     """
     start = time.perf_counter()
-    check_names(config)
+    scores: type[ValidationScores | FunctionScores]
+    make: Callable[[Processes], TaskTraining]
+    if isinstance(config, FunctionTrainingConfig):
+        check_process(config.learner.name, config.learner.options)
+        scores, make = FunctionScores, partial(_on_functions, config, data_root, data)
+    else:
+        check_names(config)
+        scores, make = ValidationScores, partial(_on_classes, config, data_root, data)
     with processes(config.training.device) as group:
-        found = load_few_shot(config.data.name, data_root, **config.data.options) if data is None else data
-        trainee = EpisodicTraining(build_learner(config, found.train), config, found, group)
+        trainee = make(group)
         run = networks.train(trainee, config.loop_settings(), Path(output), group, progress, resume)
     return TrainingResult(
         best=run.best,
@@ -84,28 +93,31 @@ def train(
         log=run.log,
         episodes=run.units,
         best_episodes=run.best_units,
-        scores=ValidationScores(**run.scores) if run.scores else None,
+        scores=scores(**run.scores) if run.scores else None,
         stopped_early=run.stopped_early,
         large_gradients=run.large_gradients,
         seconds=time.perf_counter() - start,
     )
 
 
-class EpisodicTraining(Trainable):
-    """A learner, the episodes it is trained on, and the validation classes that choose its checkpoint."""
+def _on_classes(config: TrainingConfig, root: Root, data: Any, group: Processes) -> TaskTraining:
+    found = load_few_shot(config.data.name, root, **config.data.options) if data is None else data
+    return EpisodicTraining(build_learner(config, found.train), config, found, group)
 
-    kind = KIND
-    unit = _UNIT
-    advice = "try a lower learning_rate or learning_rate_kernel, or float32"
+
+def _on_functions(config: FunctionTrainingConfig, root: Root, data: Any, group: Processes) -> TaskTraining:
+    found = load_functions(config.data.name, root, **config.data.options) if data is None else data
+    return FunctionTraining(build_process(config, found), config, found, group)
+
+
+class EpisodicTraining(TaskTraining):
+    """A learner, the episodes it is trained on, and the validation classes that choose its checkpoint."""
 
     def __init__(self, learner: ClassLearner, config: TrainingConfig, data: FewShotData, group: Processes) -> None:
         protocol = config.episodes.to_protocol()
-        self.name = config.learner.name
-        self.module = self.learner = learner.to(group.device)
-        self.config = config.as_dict()
+        self.learner = learner.to(group.device)
         choosing = {"validation_rows": digest((data.val.x, data.val.y))} if config.validation.every > 0 else {}
-        self.parts = {**parts_of(learner), "rows": digest((data.train.x, data.train.y)), **choosing}
-        self.units_per_step = config.training.episodes_per_step
+        super().__init__(self.learner, config, {"rows": digest((data.train.x, data.train.y)), **choosing})
         self._settings = config
         try:
             self.sampler = EpisodeSampler(_on(data.train, group.device), protocol, learner.samples_images)
@@ -132,31 +144,6 @@ class EpisodicTraining(Trainable):
         losses: Tensor = self.learner(self.sampler.gather(rows.select(share)), generator)
         return losses
 
-    def carried(self) -> dict[str, Tensor]:
-        """What the learner carries from task to task."""
-        return self.learner.task_state or {}
-
-    def take_over(self, carried: Mapping[str, Tensor]) -> None:
-        self.learner.task_state = dict(carried)
-
-    def differences(self, header: Mapping[str, Any]) -> list[str]:
-        """Of settings, of rows, and of what the learner's preset stands for."""
-        found = differing_settings(header["config"], self.config, _MAY_DIFFER)
-        if header.get("rows", self.parts["rows"]) != self.parts["rows"]:
-            found.append("the rows of the training classes were others then")
-        then, now = (parts.get("validation_rows") for parts in (header, self.parts))
-        if then is not None and now is not None and then != now:
-            found.append("the rows of the validation classes, which choose the best checkpoint, were others then")
-        earlier, present = header.get("learner", {}), self.learner.config
-        if "settings" in earlier and "settings" in present:
-            before, after = dataclasses.asdict(settings_of(earlier["settings"])), present["settings"]
-            found += [
-                f"{key} = {before[key]!r} by the preset of the learner then, {after[key]!r} now"
-                for key in before
-                if before[key] != after[key]
-            ]
-        return found
-
     def validate(self) -> Scores:
         """Scores on tasks of validation classes, to which the learner's normalisation and temperature are fitted."""
         assert self._validator is not None
@@ -166,7 +153,7 @@ class EpisodicTraining(Trainable):
 
 def read_log(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The records of a run's log, in order; a last line that was not completed is left out."""
-    return read_any_log(folder, _UNIT)
+    return read_any_log(folder, UNIT)
 
 
 def _on(data: LabelledSet, device: torch.device) -> LabelledSet:

@@ -1,0 +1,120 @@
+"""How good are the answers of a learner of numbers, by size of the context, where training was and beyond?
+
+The tasks come from the seed, so two methods that are evaluated with the same arguments meet the same ones, and tasks
+of a size are those of the largest size with fewer rows of context. Densities are of single rows (means of marginal
+densities), as a mixture's density of many rows at once is of another kind; with several targets a row's is that of all
+of them, and the other scores are means over them. Standard errors are over tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries
+from sureshot.meta.functions.source import FunctionProtocol, FunctionSource, with_context
+from sureshot.meta.learners.functions import AdaptsToFunctions, Moments
+from sureshot.meta.tasks import Tasks
+from sureshot.metrics.numbers import mixture_cdf, mixture_ranked_probability_score
+from sureshot.networks.seeds import generator_for
+from sureshot.progress import Progress
+
+SIZES = (1, 2, 5, 10, 20, 50, 100)
+COVERAGES = (0.5, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class SizeScores(Result):
+    """At one size of the context."""
+
+    region: str  # "inside" the range of the training's inputs, or "beyond"
+    context: int
+    log_density: Estimate  # nats a row
+    rmse: Estimate
+    crps: Estimate  # in units of the targets
+    coverage: Mapping[str, Estimate]  # of central intervals, by their nominal share
+    per_task: NDArray[np.float64] = field(repr=False)  # (T,), mean log densities, for paired differences
+
+
+@dataclass(frozen=True)
+class FunctionEvaluation(Result):
+    """What a method reached."""
+
+    n_tasks: int
+    targets: int
+    seed: int
+    scores: tuple[SizeScores, ...]
+
+    def at(self, region: str, context: int) -> SizeScores:
+        """Those of a region and a size."""
+        return next(one for one in self.scores if (one.region, one.context) == (region, context))
+
+
+def evaluate_functions(
+    method: AdaptsToFunctions,  # a learner, or what is not learnt
+    source: FunctionSource,
+    *,
+    sizes: Sequence[int] = SIZES,  # of contexts; 0 is the prior
+    targets: int = 50,  # of each task
+    n_tasks: int = 500,
+    seed: int = 0,
+    batch_size: int = 50,  # tasks adapted at a time
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> FunctionEvaluation:
+    """Evaluate a method, beyond the training's inputs too where the source reaches there."""
+    if not sizes or min(sizes) < 0 or n_tasks < 1 or batch_size < 1:
+        raise ValueError(f"sizes must be from 0 and tasks at least 1, got {list(sizes)}, {n_tasks} and {batch_size}")
+    regions = ("inside", "beyond")[: 1 + source.reaches_beyond]
+    protocol = FunctionProtocol(max(sizes), targets)
+    found: list[SizeScores] = []
+    for region in regions:
+        generator = generator_for(seed, f"functions {region}")
+        exam = source.sample(n_tasks, protocol, generator, beyond=region == "beyond")
+        for size in sizes:
+            if progress is not None:
+                progress(f"{size} rows of context, {region}", len(found) / (len(regions) * len(sizes)))
+            asked = with_context(exam, size)
+            parts = [
+                _sums(method, asked.select(slice(start, start + batch_size)).to(device))
+                for start in range(0, n_tasks, batch_size)
+            ]
+            joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            found.append(_summarised(region, size, joined))
+    return FunctionEvaluation(n_tasks, targets, seed, tuple(found))
+
+
+def _sums(method: AdaptsToFunctions, tasks: Tasks) -> dict[str, NDArray[np.float64]]:
+    """Sums of every score over the targets of each task, (T,), and their counts."""
+    moments = Moments(*(part.double() for part in method.adapt(tasks).moments(tasks.query_x)))
+    density = moments.log_density(tasks.query_y.double()).cpu().numpy()
+    mean, deviation, y = (part.double().cpu().numpy() for part in (*moments, tasks.query_y))
+    share = mixture_cdf(mean, deviation, y)
+    scores = {
+        "log_density": density,
+        "square": ((mean.mean(0) - y) ** 2).mean(-1),
+        "crps": mixture_ranked_probability_score(mean, deviation, y).mean(-1),
+        **{str(level): (np.abs(share - 0.5) <= level / 2).mean(-1) for level in COVERAGES},
+    }
+    mask = np.ones(density.shape) if tasks.query_mask is None else tasks.query_mask.double().cpu().numpy()
+    return {name: (value * mask).sum(1) for name, value in scores.items()} | {"count": mask.sum(1)}
+
+
+def _summarised(region: str, size: int, sums: Mapping[str, NDArray[np.float64]]) -> SizeScores:
+    counts = sums["count"]
+    found = {name: mean_over_queries(values, counts) for name, values in sums.items()}
+    square = found["square"]
+    rmse = square.mean**0.5
+    return SizeScores(
+        region=region,
+        context=size,
+        log_density=found["log_density"],
+        rmse=Estimate(rmse, square.standard_error / (2 * rmse)),
+        crps=found["crps"],
+        coverage={str(level): found[str(level)] for level in COVERAGES},
+        per_task=sums["log_density"] / counts,
+    )

@@ -1,0 +1,193 @@
+"""What every few-shot learner of numbers offers.
+
+``learner(tasks)`` gives one loss for each task; ``learner.condition(context_x, context_y, mask)`` a frozen posterior,
+whose answers are mixtures of equally likely normals: one for most learners, one for each draw of a latent for others.
+Without context it is the prior, and says so (`FunctionPosterior.is_prior`).
+
+A learner writes two functions, `encode` of a context and `answer` of what that gave, and its loss, which may be
+`predictive_losses`. Training, validation and evaluation know nothing else of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.meta.learners.base import Learner, evaluating, mean_over_rows, require_finite, seeded
+from sureshot.meta.tasks import Tasks
+
+
+class Moments(NamedTuple):
+    """Mixtures of M equally likely normals, independent over the targets K of a row given the component."""
+
+    mean: Tensor  # (M, T, Q, K)
+    deviation: Tensor  # (M, T, Q, K)
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """Of rows by themselves, (T, Q), in nats; y (T, Q, K)."""
+        z = (y - self.mean) / self.deviation
+        parts = -0.5 * z.square() - self.deviation.log() - 0.5 * math.log(2 * math.pi)
+        return torch.logsumexp(parts.sum(-1), 0) - math.log(len(parts))
+
+    def overall(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the mixtures, (T, Q, K)."""
+        mean = self.mean.mean(0)
+        variance = self.deviation.square().mean(0) + (self.mean - mean).square().mean(0)
+        return mean, variance.sqrt()
+
+
+class Context(NamedTuple):
+    """Rows of T functions that are known, zeros for padding, at least one row that may be padding."""
+
+    x: Tensor  # (T, S, D)
+    y: Tensor  # (T, S, K)
+    mask: Tensor  # (T, S)
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, mask: Tensor | None) -> Context:
+        """Of rows, whatever padding holds."""
+        known = torch.ones(y.shape[:2], dtype=torch.bool, device=y.device) if mask is None else mask
+        if y.shape[1] == 0:
+            x, y, known = (part.new_zeros(len(part), 1, *part.shape[2:]) for part in (x, y, known))
+        padding = ~known.unsqueeze(-1)
+        return cls(x.masked_fill(padding, 0.0), y.masked_fill(padding, 0.0), known)
+
+
+class FunctionPosterior(ABC):
+    """What is known of T functions given their contexts; frozen."""
+
+    n_context: Tensor  # (T,), rows
+
+    @abstractmethod
+    def moments(self, query: Tensor) -> Moments:
+        """The answers at inputs (T, Q, D), noise included; those of a row do not depend on the rows beside it."""
+
+    @property
+    def is_prior(self) -> Tensor:
+        """Which of the tasks had no context, (T,): their answers are what the learner says of any function."""
+        return self.n_context == 0
+
+    def predict(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, (T, Q, K)."""
+        return self.moments(query).overall()
+
+    def log_density(self, query: Tensor, y: Tensor) -> Tensor:
+        """Of the targets of single rows, (T, Q), in nats."""
+        found = self.moments(query)
+        if y.shape != found.mean.shape[1:]:
+            raise ValueError(f"y must be (T, Q, K), here {tuple(found.mean.shape[1:])}, got {tuple(y.shape)}")
+        return found.log_density(y)
+
+
+class AdaptsToFunctions(Protocol):
+    """What evaluation asks of a method: learners, and others that are not learnt."""
+
+    def adapt(self, tasks: Tasks) -> FunctionPosterior:
+        """The posterior given the support sets."""
+
+
+class RegressionLearner(Learner):
+    """A learner of numbers; derived classes state a ``name`` and write `network`, `encode`, `answer`, `input_losses`.
+
+    They are made by ``(input_width, target_width, seed=, **options)``.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, input_width: int, target_width: int) -> None:
+        super().__init__()
+        self.input_width, self.target_width = input_width, target_width
+
+    @property
+    def network(self) -> nn.Module | None:
+        return None
+
+    @abstractmethod
+    def encode(self, context: Context, generator: torch.Generator) -> Any:
+        """What contexts say, in any form that `answer` takes; no batch statistics, so that tasks stay apart."""
+
+    @abstractmethod
+    def answer(self, encoded: Any, query: Tensor) -> Moments:
+        """At inputs (T, Q, D)."""
+
+    def predictive_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Mean negative log density of the queries, (T,), given the support."""
+        context = Context.of(tasks.support_x, tasks.support_y, tasks.support_mask)
+        query = Context.of(tasks.query_x, tasks.query_y, tasks.query_mask)
+        density = self.answer(self.encode(context, generator), query.x).log_density(query.y)
+        return -mean_over_rows(density, query.mask)
+
+    def check_tasks(self, tasks: Tasks) -> None:
+        self._check("support", tasks.support_x, tasks.support_y, tasks.support_mask)
+        self._check("query", tasks.query_x, tasks.query_y, tasks.query_mask)
+
+    def condition(
+        self,
+        context_x: Tensor,  # (T, S, D); S may be 0
+        context_y: Tensor,  # (T, S, K)
+        mask: Tensor | None = None,  # (T, S), False for padding
+        generator: torch.Generator | None = None,  # for learners that sample; a fixed seed without it
+    ) -> FunctionPosterior:
+        """Adapt to contexts.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit, or a number is not finite.
+        """
+        self._check("context", context_x, context_y, mask)
+        require_finite("context_x", context_x, mask)
+        context = Context.of(context_x, context_y, mask)
+        own = copy.deepcopy(self).eval().requires_grad_(False)
+        with evaluating(own):
+            encoded = own.encode(context, generator or seeded(context_y.device))
+        return _LearnerPosterior(own, encoded, context.mask.sum(1))
+
+    def adapt(self, tasks: Tasks) -> FunctionPosterior:
+        """`condition` on the support sets."""
+        return self.condition(tasks.support_x, tasks.support_y, tasks.support_mask)
+
+    def _check(self, what: str, x: Tensor, y: Tensor, mask: Tensor | None) -> None:
+        self._check_inputs(f"{what}_x", x)
+        if y.shape != (*x.shape[:2], self.target_width) or (mask is not None and mask.shape != x.shape[:2]):
+            raise ValueError(
+                f"{what}_y must be (T, rows, {self.target_width}) and a mask (T, rows), where {what}_x is "
+                f"{tuple(x.shape)}; got {tuple(y.shape)} and {None if mask is None else tuple(mask.shape)}"
+            )
+        require_finite(f"{what}_y", y, mask)
+
+    def _check_inputs(self, name: str, x: Tensor) -> None:
+        if x.dim() != 3 or x.shape[-1] != self.input_width:
+            raise ValueError(
+                f"{name} must be (T, rows, {self.input_width}), got {tuple(x.shape)}: add a leading dimension for a "
+                "single task, and a last one for a single input"
+            )
+
+
+@dataclass(frozen=True)
+class _LearnerPosterior(FunctionPosterior):
+    """A copy of the learner, and what it made of the contexts."""
+
+    learner: RegressionLearner
+    encoded: Any
+    n_context: Tensor
+
+    def moments(self, query: Tensor) -> Moments:
+        self.learner._check_inputs("query", query)
+        if len(query) != len(self.n_context):
+            raise ValueError(f"query must be of the {len(self.n_context)} tasks that were adapted to, got {len(query)}")
+        with torch.no_grad():
+            return self.learner.answer(self.encoded, query)
+
+
+def learner_config(name: str, input_width: int, target_width: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What builds a learner again, as JSON values."""
+    values = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
+    return {"name": name, "input_width": input_width, "target_width": target_width, "options": values}

@@ -1,0 +1,116 @@
+"""Convolutional conditional neural process: shifted contexts have shifted answers.
+
+The pairs are spread onto a regular grid (a set convolution: their density, and their values divided by it), a
+convolutional network of residual blocks follows, and its features are read off at the queries (another set
+convolution). Length-scales of both start at twice the spacing of the grid, and weights end at a window of so many
+cells. The grid lies at multiples of its spacing and covers all inputs with a margin as wide as the network sees, so
+that no answer depends on where the grid ends, and hence on the tasks and queries beside it. Inputs of one dimension, or
+of two, such as places in images.
+
+Gordon et al. 2020, "Convolutional conditional neural processes".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from sureshot.meta.learners.base import seeded
+from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
+from sureshot.meta.processes.layers import answering, check_sizes, normals
+from sureshot.meta.tasks import Tasks
+
+_WINDOW = 12  # cells: six of the first length-scales, where a weight is 1e-8
+_MOST_CELLS = 2_000_000  # of a batch
+
+
+class ConvCNP(RegressionLearner):
+    """See the module."""
+
+    name = "convcnp"
+
+    def __init__(
+        self,
+        input_width: int,
+        target_width: int,
+        *,
+        points_per_unit: float = 16.0,  # of the grid, in each dimension
+        width: int = 64,  # channels
+        kernel: int = 5,  # cells that a convolution sees, odd
+        dilations: Sequence[int] = (1, 2, 4, 8),  # of the blocks: by default they see 30 cells to each side
+        floor: float = 0.01,  # of the deviation
+        seed: int = 0,
+    ) -> None:
+        super().__init__(input_width, target_width)
+        check_sizes(floor, width=width, kernel=kernel, **{"each of dilations": min(dilations, default=1)})
+        if input_width not in (1, 2):
+            raise ValueError(f"convcnp takes inputs of one or two dimensions, got {input_width}: take 'anp' or 'cnp'")
+        if kernel % 2 == 0 or not points_per_unit > 0:
+            raise ValueError(f"kernel must be odd and points_per_unit positive, got {kernel} and {points_per_unit}")
+        generator = seeded(torch.device("cpu"), seed)
+        self.floor, self.spacing = floor, 1 / points_per_unit
+        self.margin = _WINDOW + sum(dilations) * (kernel // 2)
+        size = (1, kernel) if input_width == 1 else (kernel, kernel)
+        self.log_lengthscales = nn.Parameter(torch.full((2,), math.log(2 * self.spacing), dtype=torch.float32))
+        self.first = _convolution(1 + target_width, width, (1, 1), 1, generator)
+        self.blocks = nn.ModuleList([_convolution(width, width, size, each, generator) for each in dilations])
+        self.head = answering([width, width, 2 * target_width], generator)
+
+    def encode(self, context: Context, generator: torch.Generator) -> Context:
+        return context
+
+    def answer(self, encoded: Context, query: Tensor) -> Moments:
+        axes = self._axes(encoded, query)
+        known = torch.cat([torch.ones_like(encoded.y[..., :1]), encoded.y], -1) * encoded.mask.unsqueeze(-1)
+        spread = torch.einsum("tsc,tsh,tsw->tchw", known, *self._weights(encoded.x, axes, 0))
+        density, signal = spread[:, :1], spread[:, 1:]
+        features = self.first(torch.cat([density, signal / (density + 1e-5)], 1))
+        for block in self.blocks:
+            features = features + block(features.relu())
+        weights = (part / part.sum(-1, keepdim=True) for part in self._weights(query, axes, 1))
+        return normals(self.head(torch.einsum("tchw,tqh,tqw->tqc", features, *weights)).unsqueeze(0), self.floor)
+
+    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        return self.predictive_losses(tasks, generator)
+
+    def _axes(self, context: Context, query: Tensor) -> list[Tensor]:
+        """Places of the grid in each dimension."""
+        x = torch.cat([context.x, query], 1).detach()
+        seen = torch.cat([context.mask, torch.ones_like(query[..., 0], dtype=torch.bool)], 1)
+        if not bool(seen.any()):
+            x, seen = torch.zeros_like(x), torch.ones_like(seen)
+        low = (x[seen].amin(0) / self.spacing).floor() - self.margin
+        high = (x[seen].amax(0) / self.spacing).ceil() + self.margin
+        cells = float((high - low + 1).prod()) * len(x)
+        if cells > _MOST_CELLS:
+            raise ValueError(
+                f"inputs from {x[seen].amin(0).tolist()} to {x[seen].amax(0).tolist()} need a grid of {cells:.3g} "
+                f"cells for {len(x)} tasks, more than {_MOST_CELLS}: scale the inputs, or lower points_per_unit"
+            )
+        ends = zip(low.tolist(), high.tolist(), strict=True)
+        return [self.spacing * torch.arange(first, last + 1, dtype=x.dtype, device=x.device) for first, last in ends]
+
+    def _weights(self, x: Tensor, axes: Sequence[Tensor], which: int) -> tuple[Tensor, Tensor]:
+        """Of places (T, N, D) and cells, (T, N, height) and (T, N, width)."""
+        found = []
+        for column, axis in zip(x.unbind(-1), axes, strict=True):
+            distance = column.unsqueeze(-1) - axis
+            near = distance.abs() <= (_WINDOW + 0.5) * self.spacing
+            scaled = distance * (-self.log_lengthscales[which]).exp()
+            found.append((-0.5 * scaled.square()).exp() * near)
+        return (torch.ones_like(found[0][..., :1]), found[0]) if len(found) == 1 else (found[0], found[1])
+
+
+def _convolution(n_in: int, n_out: int, size: tuple[int, int], dilation: int, generator: torch.Generator) -> nn.Conv2d:
+    """One that keeps the size, with weights as for rectifiers and bias zero."""
+    padding = (size[0] // 2 * dilation, size[1] // 2 * dilation)
+    layer = skip_init(nn.Conv2d, n_in, n_out, size, padding=padding, dilation=dilation, dtype=torch.float32)
+    with torch.no_grad():
+        layer.weight.normal_(0.0, math.sqrt(2 / (n_in * size[0] * size[1])), generator=generator)
+        assert layer.bias is not None
+        layer.bias.zero_()
+    return layer

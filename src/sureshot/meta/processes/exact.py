@@ -1,0 +1,67 @@
+"""The exact Gaussian process with the kernel and the noise that made each task: the most that can be known of it.
+
+Not learnt, and only for functions that were drawn from a Gaussian process (`sureshot.meta.functions.gaussian`). In
+double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.prior import Queries
+from sureshot.inference.least_squares import regression_sites
+from sureshot.meta.functions.gaussian import GaussianFunctions, true_covariance
+from sureshot.meta.functions.source import FunctionSource
+from sureshot.meta.learners.functions import Context, FunctionPosterior, Moments
+from sureshot.meta.tasks import Tasks
+
+
+@dataclass(frozen=True)
+class ExactProcess:
+    """See the module."""
+
+    noise: float  # standard deviation
+
+    @classmethod
+    def of(cls, source: FunctionSource) -> ExactProcess:
+        """That of a source; a ValueError for one without true kernels."""
+        if not isinstance(source, GaussianFunctions):
+            raise ValueError(f"{type(source).__name__} are not drawn from Gaussian processes: there is no true kernel")
+        return cls(source.noise)
+
+    def adapt(self, tasks: Tasks) -> FunctionPosterior:
+        """The posterior given the support sets."""
+        if tasks.origin is None:
+            raise ValueError("these tasks do not say what they were drawn from (Tasks.origin)")
+        context = Context.of(tasks.support_x.double(), tasks.support_y.double(), tasks.support_mask)
+        prior = GramPrior(true_covariance(tasks.origin, context.x).unsqueeze(1), context.x.new_zeros(()))
+        posterior = conditioned(prior, context, self.noise**2)
+        return _ExactPosterior(self.noise**2, tasks.origin, context.x, posterior, context.mask.sum(1))
+
+
+@dataclass(frozen=True)
+class _ExactPosterior(FunctionPosterior):
+    noise: float  # variance
+    origin: Tensor
+    x: Tensor
+    posterior: GramPosterior
+    n_context: Tensor
+
+    def moments(self, query: Tensor) -> Moments:
+        cross = true_covariance(self.origin, self.x, query.double())
+        prior_variance = cross.new_ones(len(query), 1, query.shape[1])  # all of the kernels have variance 1
+        return observed(self.posterior, Queries(cross.unsqueeze(1), prior_variance), self.noise)
+
+
+def conditioned(prior: GramPrior, context: Context, noise: float | Tensor) -> GramPosterior:
+    """The posterior of K latents that share a kernel; `noise` is a variance."""
+    return prior.condition(regression_sites(context.y.mT, context.mask, noise))
+
+
+def observed(posterior: GramPosterior, queries: Queries, noise: float | Tensor) -> Moments:
+    """Moments of noisy targets, (1, T, Q, K)."""
+    mean, variance = posterior.query(*queries)
+    return Moments(mean.mT.unsqueeze(0), (variance + noise).sqrt().mT.unsqueeze(0))

@@ -1,0 +1,103 @@
+"""Latent neural process: a normal latent z for each function, of which the context says something.
+
+With q(z | .) of a set of pairs, training follows the bound ``E_q(z|T) log p(y_T | z, x_T) - KL(q(z|T) || q(z|C))``,
+where T are all rows of a task and C its context. In use the answers are mixtures over draws of q(z | C), the same draws
+for every task. Densities of single rows by these draws, without importance weights, are estimates from below, by less
+the more draws there are; `joint_log_density` of all rows of a task is by importance sampling, and the bound is below
+it. Garnelo et al. 2018, "Neural processes".
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.distributions import Normal, kl_divergence
+
+from sureshot.meta.learners.base import seeded
+from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
+from sureshot.meta.processes.layers import answering, check_sizes, mean_of_rows, mlp, normals
+from sureshot.meta.tasks import Tasks
+
+
+class LatentNP(RegressionLearner):
+    """See the module."""
+
+    name = "np"
+
+    def __init__(
+        self,
+        input_width: int,
+        target_width: int,
+        *,
+        width: int = 128,
+        layers: int = 3,
+        latent: int = 64,  # width of z
+        draws: int = 4,  # of z in training
+        draws_prediction: int = 32,  # and in use
+        floor: float = 0.01,  # of the deviation
+        seed: int = 0,
+    ) -> None:
+        super().__init__(input_width, target_width)
+        sizes = {"width": width, "layers": layers, "latent": latent}
+        check_sizes(floor, draws=draws, draws_prediction=draws_prediction, **sizes)
+        generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
+        self.floor, self.latent, self.draws, self.draws_prediction = floor, latent, draws, draws_prediction
+        self.encoder = mlp([input_width + target_width, *hidden], generator)
+        self.of_latent = mlp([width, width, 2 * latent], generator)
+        self.decoder = answering([input_width + latent, *hidden, 2 * target_width], generator)
+
+    def encode(self, context: Context, generator: torch.Generator) -> Tensor:
+        """Draws of z, (M, T, Z)."""
+        given = self.latent_given(context)
+        noise = torch.randn(
+            self.draws_prediction, 1, self.latent, generator=generator, device=generator.device, dtype=given.mean.dtype
+        )
+        return given.mean + given.stddev * noise
+
+    def latent_given(self, context: Context) -> Normal:
+        """q(z | context), (T, Z); the deviation is between 0.1 and 1, as released."""
+        mean, raw = self.of_latent(
+            mean_of_rows(self.encoder(torch.cat([context.x, context.y], -1)), context.mask)
+        ).chunk(2, -1)
+        return Normal(mean, 0.1 + 0.9 * raw.sigmoid(), validate_args=False)
+
+    def answer(self, encoded: Tensor, query: Tensor) -> Moments:
+        latent = encoded.unsqueeze(2).expand(-1, -1, query.shape[1], -1)
+        inputs = torch.cat([query.expand(len(latent), *query.shape), latent], -1)
+        return normals(self.decoder(inputs), self.floor)
+
+    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        rows = Context.of(*_all_rows(tasks)).mask.sum(1).clamp_min(1)
+        return -self.bound(tasks, generator) / rows
+
+    def bound(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """The bound on the log density of all rows of each task given its context, (T,), by `draws` of z."""
+        joint, prior, proposal, _ = self._of_draws(tasks, self.draws, generator)
+        return joint.mean(0) - kl_divergence(proposal, prior).sum(-1)
+
+    def joint_log_density(self, tasks: Tasks, n_draws: int, generator: torch.Generator) -> Tensor:
+        """That log density itself, (T,), by importance sampling from q(z | T)."""
+        joint, prior, proposal, z = self._of_draws(tasks, n_draws, generator)
+        weighted = joint + prior.log_prob(z).sum(-1) - proposal.log_prob(z).sum(-1)
+        return torch.logsumexp(weighted, 0) - math.log(n_draws)
+
+    def _of_draws(
+        self, tasks: Tasks, n_draws: int, generator: torch.Generator
+    ) -> tuple[Tensor, Normal, Normal, Tensor]:
+        """Log densities (M, T) of all rows given each draw (M, T, Z) of z, q(z | C) and q(z | T)."""
+        every = Context.of(*_all_rows(tasks))
+        context = Context.of(tasks.support_x, tasks.support_y, tasks.support_mask)
+        prior, proposal = self.latent_given(context), self.latent_given(every)
+        shape = (n_draws, *proposal.mean.shape)
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=proposal.mean.dtype)
+        z = proposal.mean + proposal.stddev * noise
+        mean, deviation = self.answer(z, every.x)
+        density = Normal(mean, deviation, validate_args=False).log_prob(every.y).sum(-1)  # (M, T, N)
+        return density.masked_fill(~every.mask, 0.0).sum(-1), prior, proposal, z
+
+
+def _all_rows(tasks: Tasks) -> tuple[Tensor, Tensor, Tensor | None]:
+    merged = tasks.merged()
+    return merged.x, merged.y, merged.mask

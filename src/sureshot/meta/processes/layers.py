@@ -1,0 +1,51 @@
+"""Layers that neural processes share; every initial weight comes from a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sureshot.meta.learners.functions import Moments
+from sureshot.networks.backbones.initialisation import dense, he_normal
+
+
+def mlp(widths: Sequence[int], generator: torch.Generator, last: float = 1.0) -> nn.Sequential:
+    """Linear layers of these widths, the input's first, with rectifiers between them; `last` scales the last one."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [dense(he_normal(after, before, generator)), nn.ReLU()]
+    with torch.no_grad():
+        layers[-2].weight.mul_(last)  # type: ignore[operator]
+    return nn.Sequential(*layers[:-1])
+
+
+def answering(widths: Sequence[int], generator: torch.Generator) -> nn.Sequential:
+    """The same for what `normals` takes: before training means near 0 and deviations near log 2."""
+    return mlp(widths, generator, last=0.1)
+
+
+def normals(outputs: Tensor, floor: float) -> Moments:
+    """Normals from outputs (..., 2 K): ``sd = floor + (1 - floor) softplus(s)``.
+
+    The floor bounds the density: at 0.1, as in released code, by 1.38 nats a row.
+    """
+    mean, raw = outputs.chunk(2, -1)
+    return Moments(mean, floor + (1 - floor) * functional.softplus(raw))
+
+
+def mean_of_rows(rows: Tensor, mask: Tensor) -> Tensor:
+    """Mean (T, H) of rows (T, S, H) that are there; zero of none."""
+    return rows.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
+
+
+def check_sizes(floor: float, **sizes: int) -> None:
+    """Refuse sizes below 1, and a floor of deviations that is none."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+    if not 0 < floor < 1:
+        raise ValueError(f"floor must be a deviation between 0 and 1, got {floor}")

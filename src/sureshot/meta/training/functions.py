@@ -1,0 +1,94 @@
+"""Meta-training on functions: tasks are drawn anew in every step, and a validation scores densities."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sureshot.meta.functions.by_name import FunctionData
+from sureshot.meta.functions.source import FunctionProtocol
+from sureshot.meta.learners.functions import RegressionLearner
+from sureshot.meta.processes.registry import make_process
+from sureshot.meta.tasks import Tasks
+from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.task_training import TaskTraining
+from sureshot.networks import Processes, Scores
+from sureshot.networks.seeds import generator_for
+
+_TASKS_PER_PASS = 50
+
+
+@dataclass(frozen=True)
+class FunctionScores:
+    """Means over the targets of all validation tasks."""
+
+    nll: float  # negative log density of a row, in nats
+    rmse: float
+
+
+def build_process(config: FunctionTrainingConfig, data: FunctionData) -> RegressionLearner:
+    """The learner that the settings describe, for such functions, with initial weights."""
+    options = {"seed": config.training.seed} | config.learner.options
+    return make_process(config.learner.name, data.train.input_width, data.train.target_width, **options)
+
+
+class FunctionTraining(TaskTraining):
+    """A learner of numbers, the functions it is trained on, and those that choose its checkpoint."""
+
+    def __init__(
+        self, learner: RegressionLearner, config: FunctionTrainingConfig, data: FunctionData, group: Processes
+    ) -> None:
+        self.learner = learner.to(group.device)
+        choosing = {"validation_rows": data.val.identity} if config.validation.every > 0 else {}
+        super().__init__(self.learner, config, {"rows": data.train.identity, **choosing})
+        self._settings, self._source, self._device = config, data.train, group.device
+        self._protocol = FunctionProtocol(config.episodes.context, config.episodes.targets)
+        self._exam: Tasks | None = None
+        if config.validation.every > 0 and group.writes:
+            generator = generator_for(config.validation.seed, "validation tasks")
+            self._exam = data.val.sample(config.validation.tasks, self._protocol, generator)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """One learning rate for networks, and one for a kernel's parameters and the noise."""
+        network, rates = self.learner.network, self._settings.training
+        inside = {id(p) for p in (self.learner if network is None else network).parameters()}
+        of_network, others = (
+            [p for p in self.learner.parameters() if p.requires_grad and (id(p) in inside) is kept]
+            for kept in (True, False)
+        )
+        return [
+            {"params": of_network, "lr": rates.learning_rate},
+            {"params": others, "lr": rates.learning_rate_kernel},
+        ]
+
+    def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
+        seed = generator_for(self._settings.training.seed, "tasks", step)
+        tasks = self._source.sample(self.units_per_step, self._protocol, seed).select(share)
+        losses: Tensor = self.learner(tasks.to(self._device), generator)
+        return losses
+
+    def validate(self) -> Scores:
+        """Scores on the validation functions."""
+        assert self._exam is not None
+        return Scores(asdict(score(self.learner, self._exam, self._device)), "nll", larger_is_better=False)
+
+
+def score(learner: RegressionLearner, exam: Tasks, device: torch.device) -> FunctionScores:
+    """Scores of a learner on tasks; a ValueError if its answers are not finite."""
+    densities, squares = [], []
+    for start in range(0, len(exam), _TASKS_PER_PASS):
+        tasks = exam.select(slice(start, start + _TASKS_PER_PASS)).to(device)
+        found = learner.adapt(tasks).moments(tasks.query_x)
+        real = (
+            torch.ones_like(tasks.query_x[..., 0], dtype=torch.bool) if tasks.query_mask is None else tasks.query_mask
+        )
+        densities.append(found.log_density(tasks.query_y)[real])
+        squares.append((found.overall()[0] - tasks.query_y).square()[real])
+    nll, mse = -float(torch.cat(densities).double().mean()), float(torch.cat(squares).double().mean())
+    scores = FunctionScores(nll, mse**0.5)
+    if not all(map(torch.isfinite, torch.tensor([nll, mse]))):
+        raise ValueError(f"the densities or means of validation tasks are not finite ({scores})")
+    return scores
