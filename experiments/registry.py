@@ -25,6 +25,8 @@ _MODULES = (
     "confidence-histograms",
     "likelihood-contours",
     "gp-basics",
+    "functions",
+    "image-completion",
     "deep-kernels",
     "expressive-kernels",
     "iris",

@@ -16,6 +16,7 @@ RUNS = (
     "docs/incremental.md",
     "docs/mixed-tables.md",
     "docs/model-files.md",
+    "docs/neural-processes.md",
     "docs/pipelines.md",
     "docs/sessions.md",
     "docs/structure-discovery.md",

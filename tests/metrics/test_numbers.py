@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import integrate, stats
 
 from sureshot.metrics import ranked_probability_score
+from sureshot.metrics.numbers import mixture_cdf, mixture_ranked_probability_score
 
 
 def test_of_normals() -> None:
@@ -20,3 +21,20 @@ def test_of_normals() -> None:
 def test_of_numbers_without_doubt_it_is_the_absolute_error() -> None:
     found = ranked_probability_score(lambda q: np.array([1.0, 2.0]), [3.0, 2.0])
     np.testing.assert_allclose(found, [2.0, 0.0], atol=1e-12)
+
+
+def test_mixtures_against_an_integral() -> None:
+    """The score is the integral of the squared distance of distribution functions."""
+    mean = np.array([[0.0, 2.0], [1.5, -1.0], [0.2, 0.1]])
+    deviation = np.array([[1.0, 0.3], [0.4, 2.0], [0.7, 0.7]])
+    y = np.array([0.7, -1.2])
+    found = mixture_ranked_probability_score(mean, deviation, y)
+    for place in range(2):
+
+        def distribution(at: float, place: int = place) -> float:
+            return float(stats.norm.cdf(at, mean[:, place], deviation[:, place]).mean())
+
+        below = integrate.quad(lambda at: distribution(at) ** 2, -15, y[place], epsabs=1e-11)[0]
+        above = integrate.quad(lambda at: (1 - distribution(at)) ** 2, y[place], 15, epsabs=1e-11)[0]
+        assert abs(found[place] - below - above) < 1e-8
+        assert abs(mixture_cdf(mean, deviation, y)[place] - distribution(y[place])) < 1e-12

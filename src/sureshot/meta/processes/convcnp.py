@@ -1,11 +1,14 @@
 """Convolutional conditional neural process: shifted contexts have shifted answers.
 
-The pairs are spread onto a regular grid (a set convolution: their density, and their values divided by it), a
+The pairs are spread onto a regular grid (a set convolution: their density d, and their values divided by it), a
 convolutional network of residual blocks follows, and its features are read off at the queries (another set
 convolution). Length-scales of both start at twice the spacing of the grid, and weights end at a window of so many
 cells. The grid lies at multiples of its spacing and covers all inputs with a margin as wide as the network sees, so
 that no answer depends on where the grid ends, and hence on the tasks and queries beside it. Inputs of one dimension, or
 of two, such as places in images.
+
+The network sees d / (1 + d), unlike the paper's: with twice the context of its training a network that saw d became so
+sure that 100 rows had 4.7 nats less each than 50.
 
 Gordon et al. 2020, "Convolutional conditional neural processes".
 """
@@ -68,7 +71,7 @@ class ConvCNP(RegressionLearner):
         known = torch.cat([torch.ones_like(encoded.y[..., :1]), encoded.y], -1) * encoded.mask.unsqueeze(-1)
         spread = torch.einsum("tsc,tsh,tsw->tchw", known, *self._weights(encoded.x, axes, 0))
         density, signal = spread[:, :1], spread[:, 1:]
-        features = self.first(torch.cat([density, signal / (density + 1e-5)], 1))
+        features = self.first(torch.cat([density / (1 + density), signal / (density + 1e-5)], 1))
         for block in self.blocks:
             features = features + block(features.relu())
         weights = (part / part.sum(-1, keepdim=True) for part in self._weights(query, axes, 1))

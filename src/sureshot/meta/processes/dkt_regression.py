@@ -142,8 +142,9 @@ class DKTRegression(RegressionLearner):
         every = Context.of(merged.x, merged.y, merged.mask)
         centre, scale = self._scale(Context.of(tasks.support_x, tasks.support_y, tasks.support_mask))
         targets = ((every.y - centre) / scale).mT
-        evidence = regression_log_evidence(self._prior(self._embed(every.x)), targets, every.mask, self.noise)
-        return (evidence - every.mask.sum(1, keepdim=True) * scale.squeeze(1).log()).sum(-1)
+        weight = every.mask.to(targets.dtype)
+        evidence = regression_log_evidence(self._prior(self._embed(every.x)), targets, weight, self.noise)
+        return (evidence - weight.sum(1, keepdim=True) * scale.squeeze(1).log()).sum(-1)
 
     def _scale(self, context: Context) -> tuple[Tensor, Tensor]:
         """Centre and scale of targets by a context, (T, 1, K)."""

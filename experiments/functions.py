@@ -1,0 +1,263 @@
+"""Functions learnt from a few of their values: neural processes beside deep kernel transfer and the exact process.
+
+Draws of Gaussian processes of several families, whose true kernel is known for every task, and sinusoids. A campaign
+whose cells take a few minutes of one core: a learner, a family, a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.campaigns.cells import FAILED, CampaignConfig, Cell, computed_on, unfinished
+from experiments.campaigns.functions import (
+    EXACT,
+    SHOWN,
+    FunctionCell,
+    by_learner,
+    mean_score,
+    run_function_cell,
+    score_table,
+)
+from experiments.campaigns.methods import check_names
+from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
+from experiments.figures import new_figure, tidy
+from sureshot.meta.evaluation.functions import SIZES
+from sureshot.meta.training.function_config import FunctionTrainingConfig
+
+NAME = "functions"
+TASKS_PER_STEP = 16
+ONE_SCALE = "rbf, one length-scale"
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    ONE_SCALE: {"name": "functions", "options": {"family": "rbf", "lengthscale": [0.25, 0.25]}},
+    **{
+        family: {"name": "functions", "options": {"family": family}}
+        for family in ("rbf", "matern", "periodic", "weakly_periodic", "mixture")
+    },
+    "sinusoids": {"name": "sinusoids", "options": {}},
+}
+
+CNP, NP, ANP, CONVCNP = "cnp", "np", "anp", "convcnp"
+DKT, SPECTRAL = "dkt, rbf", "dkt, spectral mixture"
+LEARNERS: dict[str, tuple[str, dict[str, Any], int]] = {
+    CNP: ("cnp", {}, 8000),
+    NP: ("np", {}, 3000),
+    ANP: ("anp", {}, 2500),
+    CONVCNP: ("convcnp", {"width": 32}, 2500),
+    DKT: ("dkt_regression", {"lengthscale": 0.5}, 2500),
+    SPECTRAL: ("dkt_regression", {"kernel": "spectral_mixture"}, 2000),
+}
+"""By the name in tables: the learner, its options, and steps of `TASKS_PER_STEP` tasks that take about as long."""
+
+CLOSE = 0.02  # nats
+COMPARED = (5, 10, 20, 50)  # rows of context, of which learners are compared by the mean
+
+
+@dataclass(frozen=True)
+class FunctionsConfig(CampaignConfig):
+    """Settings."""
+
+    learners: tuple[str, ...] = (EXACT, *LEARNERS)
+    families: tuple[str, ...] = tuple(FAMILIES)
+    seeds: tuple[int, ...] = (0, 1, 2)  # of weights and training tasks; test tasks are always the same
+    steps: float = 1.0  # a factor of the steps of `LEARNERS`
+    tasks: int = 500  # to test on
+
+
+def run(*, data_root: Path | None, progress: Progress, **options: Any) -> Outcome:
+    """Run the missing cells, and make the tables of all that are there."""
+    settings = configure(FunctionsConfig, options)
+    check_names("learner", settings.learners, (EXACT, *LEARNERS))
+    check_names("family", settings.families, FAMILIES)
+    cells = campaign_cells(settings)
+    records = settings.records(NAME, cells, partial(run_function_cell, data_root), progress)
+    return outcome_of(records, cells, settings)
+
+
+def campaign_cells(settings: FunctionsConfig) -> list[FunctionCell]:
+    """Seed by seed, so that an unfinished campaign compares all learners on some seeds."""
+    found = []
+    for seed in settings.seeds:
+        for family in settings.families:
+            for learner in settings.learners:
+                data = FAMILIES[family]
+                if learner == EXACT and (data["name"] != "functions" or seed != settings.seeds[0]):
+                    continue
+                found.append(
+                    FunctionCell(
+                        key=f"{_slug(learner)}-{_slug(family)}-seed{seed}",
+                        labels={"functions": family, "learner": learner, "seed": seed},
+                        data=data,
+                        training=None if learner == EXACT else training_of(learner, data, seed, settings.steps),
+                        sizes=SIZES,
+                        n_tasks=settings.tasks,
+                        targets=50,
+                        shown=seed == settings.seeds[0],
+                    )
+                )
+    return found
+
+
+def training_of(learner: str, data: Mapping[str, Any], seed: int, steps: float) -> FunctionTrainingConfig:
+    """The settings of one training: Adam at 1e-3 (3e-2 for kernels and noise), 1 to 50 rows of context."""
+    name, options, length = LEARNERS[learner]
+    episodes = max(1, round(steps * length)) * TASKS_PER_STEP
+    return FunctionTrainingConfig.from_dict(
+        {
+            "data": dict(data),
+            "episodes": {"context": [1, 50], "targets": 50},
+            "learner": {"name": name, "options": options},
+            "training": {
+                "episodes": episodes,
+                "episodes_per_step": TASKS_PER_STEP,
+                "learning_rate": 1e-3,
+                "learning_rate_kernel": 3e-2,
+                "seed": seed,
+                "checkpoint_every": episodes,
+                "log_every": episodes // 10 + 1,
+            },
+            "validation": {"every": episodes // 5 + 1, "tasks": 200},
+        }
+    )
+
+
+def outcome_of(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell], settings: FunctionsConfig) -> Outcome:
+    """The page of what is there."""
+    return Outcome(
+        title="Functions from a few of their values",
+        introduction=(
+            "Each task is a function, drawn anew: of a Gaussian process with a random length-scale, period and decay "
+            "on [-2, 2] with noise of deviation 0.05, or a sinusoid on [-5, 5]. Learners train on 1 to 50 rows of "
+            f"context, by log density, {TASKS_PER_STEP} tasks a step; they are tested on {settings.tasks} other tasks "
+            "that all of them share, of 50 targets. Beyond the range both context and targets lie in the range as wide "
+            "above, where no learner has trained. Densities are means of the marginal log densities of single rows in "
+            "nats, deviations have a floor of 0.01, and those of np are by 32 draws of its latent given the context."
+        ),
+        tables=tuple(_tables(records, settings)),
+        config=settings,
+        seeds=settings.seeds,
+        findings=(*_findings(records, settings), *unfinished(records, cells), *computed_on(records)),
+        pictures=tuple(_pictures(records, settings)),
+        verdicts=tuple(_verdicts(records)),
+        differences=(
+            "Steps are those that a few minutes of one core allow; the papers train for hours on a GPU.",
+            "anp is the path without a latent, convcnp has residual blocks with dilations in place of a U-Net.",
+        ),
+    )
+
+
+def _tables(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -> list[Table]:
+    found = []
+    for family in settings.families:
+        columns = "Rows are learners, columns rows of context; means over seeds"
+        for region in ("inside", "beyond"):
+            for score, what, on_page in (
+                ("log_density", "log density of a row", True),
+                ("below_exact", "nats below the exact process, on the same tasks", region == "inside"),
+                ("rmse", "root of the mean squared error", False),
+                ("crps", "continuous ranked probability score", False),
+                ("coverage 0.9", "share inside intervals of nominal 90 %", region == "inside"),
+            ):
+                name = f"{_slug(family)}-{_slug(score)}-{region}"
+                table = score_table(
+                    records, family, region, score, name, f"**{family}**, {region} the range: {what}. {columns}."
+                )
+                if table is not None:
+                    found.append(Table(table.name, table.caption, table.frame, on_page=on_page))
+    return found
+
+
+def _findings(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -> list[str]:
+    lines = []
+    for family in settings.families:
+        parts = by_learner(records, family)
+        scores = {name: mean_score(part, "inside", "log_density", COMPARED) for name, part in parts.items()}
+        if scores:
+            ordered = sorted(scores, key=lambda name: -scores[name])
+            told = ", ".join(f"{name} {scores[name]:.3f}" for name in ordered)
+            lines.append(f"{family}, mean over contexts of {', '.join(map(str, COMPARED))} rows: {told}.")
+    seconds = [
+        record["training"]["seconds_of_last_run"] for record in records if FAILED not in record and "training" in record
+    ]
+    if seconds:
+        lines.append(f"A training took {min(seconds):.0f} to {max(seconds):.0f} seconds.")
+    return lines
+
+
+def _verdicts(records: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    found = []
+    claims = (
+        ("Attention beats the mean.", "Kim et al. 2019, section 4", ANP, CNP, "rbf", "inside"),
+        ("Convolutions beat attention.", "Gordon et al. 2020, section 5", CONVCNP, ANP, "rbf", "inside"),
+        ("They hold where nothing was trained.", "Gordon et al. 2020, section 5", CONVCNP, ANP, "rbf", "beyond"),
+        ("They know what repeats.", "Gordon et al. 2020, section 5", CONVCNP, ANP, "weakly_periodic", "inside"),
+    )
+    for claim, source, better, worse, family, region in claims:
+        parts = by_learner(records, family)
+        if better in parts and worse in parts:
+            one, other = (mean_score(parts[name], region, "log_density", COMPARED) for name in (better, worse))
+            measured = f"{family}, {region}: {better} {one:.3f}, {worse} {other:.3f} nats a row"
+            found.append(Verdict(claim, source, measured, one > other))
+    parts = by_learner(records, ONE_SCALE)
+    if DKT in parts:
+        gap = mean_score(parts[DKT], "inside", "below_exact", COMPARED)
+        found.append(
+            Verdict(
+                f"With one kernel for all tasks deep kernel transfer is the exact process, to {CLOSE} nats.",
+                "by construction",
+                f"{gap:.4f} nats below",
+                gap < CLOSE,
+            )
+        )
+    return found
+
+
+def _pictures(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -> list[Picture]:
+    found = []
+    for family in settings.families:
+        shown = {
+            name: part["shown"]
+            for name, parts in by_learner(records, family).items()
+            for part in parts
+            if "shown" in part
+        }
+        if shown:
+            caption = (
+                f"{family}: one function from {' and '.join(map(str, SHOWN))} rows of context (dots): means and bands "
+                "of two deviations. The dotted line is where the training's inputs end."
+            )
+            found.append(Picture(f"bands-{_slug(family)}", caption, draw_bands(shown)))
+    return found
+
+
+def draw_bands(shown: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """A row for each size of context, a column for each method."""
+    figure = new_figure(2.3 * len(shown), 2.0 * len(SHOWN))
+    axes = figure.subplots(len(SHOWN), len(shown), sharex=True, sharey=True, squeeze=False)
+    for column, (name, parts) in enumerate(shown.items()):
+        for row, part in enumerate(parts):
+            place, at = axes[row, column], np.array(part["x"])
+            mean, deviation = np.array(part["mean"]), np.array(part["deviation"])
+            place.fill_between(at, mean - 2 * deviation, mean + 2 * deviation, color="#0072B2", alpha=0.25, linewidth=0)
+            place.plot(at, mean, color="#0072B2", linewidth=1.2)
+            place.plot(part["context_x"], part["context_y"], ".", color="#222222", markersize=4)
+            place.axvline(part["trained_to"], color="#8C8C8C", linewidth=0.8, linestyle=":")
+            tidy(place, name if row == 0 else "", ylabel=f"{part['context']} rows" if column == 0 else "")
+    context = np.concatenate([part["context_y"] for parts in shown.values() for part in parts])
+    middle, half = float(np.mean(context)), max(float(np.ptp(context)), 2.0)
+    axes[0, 0].set_ylim(middle - 1.3 * half, middle + 1.3 * half)
+    return figure
+
+
+def _slug(text: str) -> str:
+    return "-".join("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+
+
+EXPERIMENT = Experiment(NAME, "neural processes, deep kernels and the exact process on drawn functions", False, run)

@@ -1,0 +1,131 @@
+"""Deep kernel transfer for numbers against dense matrices, evidence and predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from sureshot.meta.functions import FunctionProtocol, load_functions
+from sureshot.meta.learners.base import seeded
+from sureshot.meta.processes import make_process
+from sureshot.meta.processes.dkt_regression import DKTRegression
+from sureshot.meta.tasks import Tasks
+
+CPU = torch.device("cpu")
+
+
+def double_tasks() -> Tasks:
+    tasks = load_functions("functions").train.sample(5, FunctionProtocol((1, 6), 4), seeded(CPU, 1))
+    names = ("support_x", "support_y", "query_x", "query_y")
+    tasks = replace(tasks, **{name: getattr(tasks, name).double() for name in names})
+    return replace(
+        tasks,
+        support_y=torch.cat([tasks.support_y, 3 - 2 * tasks.support_y], -1),
+        query_y=torch.cat([tasks.query_y, 3 - 2 * tasks.query_y], -1),
+    )
+
+
+def learner_of(**options: Any) -> DKTRegression:
+    learner = make_process("dkt_regression", 1, 2, **options).double()
+    assert isinstance(learner, DKTRegression)
+    generator = seeded(CPU, 4)
+    with torch.no_grad():
+        for parameter in learner.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return learner
+
+
+def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        z1, z2 = (learner.features(torch.from_numpy(x)).numpy() for x in (x1, x2))
+    apart = z1[:, None] - z2[None]
+    state = {name: value.detach().numpy() for name, value in learner.kernel.named_parameters()}
+    if "frequency" in state:
+        total = np.zeros(apart.shape[:2])
+        parts = zip(np.exp(state["log_weight"]), state["frequency"], np.exp(state["log_variance"]), strict=True)
+        for weight, frequency, variance in parts:
+            each = np.cos(2 * np.pi * frequency * apart) * np.exp(-2 * np.pi**2 * apart**2 * variance)
+            total += weight * each.prod(-1)
+        return total
+    scale = np.exp(state["kernel.raw_outputscale"])
+    lengthscale = np.exp(state["kernel.base_kernel.raw_lengthscale"])
+    return np.asarray(scale * np.exp(-0.5 * ((apart / lengthscale) ** 2).sum(-1)))
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"hidden": ()},
+    {"hidden": (5,), "n_features": 3},
+    {"hidden": (5,), "normalise": True},
+    {"hidden": (5,), "n_features": 2, "kernel": "spectral_mixture", "components": 3},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_against_dense_matrices(options: dict[str, Any]) -> None:
+    learner, tasks = learner_of(**options), double_tasks()
+    noise = 0.01**2 + float(learner.log_noise.detach().exp())
+    posterior = learner.adapt(tasks)
+    mean, deviation = (part.numpy() for part in posterior.predict(tasks.query_x))
+    with torch.no_grad():
+        evidence, losses = learner.log_evidence(tasks).numpy(), learner(tasks).numpy()
+    assert tasks.support_mask is not None
+    for task, known in enumerate(tasks.support_mask.numpy()):
+        x, y = tasks.support_x[task].numpy()[known], tasks.support_y[task].numpy()[known]
+        query, truth = tasks.query_x[task].numpy(), tasks.query_y[task].numpy()
+        centre, scale = np.zeros(2), np.ones(2)
+        if options.get("normalise"):  # by the context and one more row, at zero and of variance one
+            centre = y.sum(0) / (len(y) + 1)
+            scale = np.sqrt((((y - centre) ** 2).sum(0) + centre**2 + 1) / (len(y) + 1))
+        covariance = dense_kernel(learner, x, x) + noise * np.eye(len(x))
+        cross = dense_kernel(learner, query, x)
+        inverse = np.linalg.inv(covariance)
+        expected = centre + scale * (cross @ inverse @ ((y - centre) / scale))
+        prior = dense_kernel(learner, query, query).diagonal()
+        variance = prior + noise - np.einsum("qn,nm,qm->q", cross, inverse, cross)
+        np.testing.assert_allclose(mean[task], expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(deviation[task], np.sqrt(variance)[:, None] * scale, rtol=1e-8)
+        every, targets = np.concatenate([x, query]), np.concatenate([y, truth])
+        whole = dense_kernel(learner, every, every) + noise * np.eye(len(every))
+        total = sum(
+            stats.multivariate_normal.logpdf(targets[:, k], np.full(len(every), centre[k]), scale[k] ** 2 * whole)
+            for k in range(2)
+        )
+        np.testing.assert_allclose(evidence[task], total, rtol=1e-8)
+        np.testing.assert_allclose(losses[task], -total / len(every), rtol=1e-8)
+
+
+def test_by_predictive_density_it_is_that_of_the_queries() -> None:
+    learner, tasks = learner_of(hidden=(), objective="predictive"), double_tasks()
+    expected = -learner.adapt(tasks).log_density(tasks.query_x, tasks.query_y).mean(1)
+    torch.testing.assert_close(learner(tasks).detach(), expected)
+
+
+def test_normalised_answers_move_with_the_targets() -> None:
+    """Much context fixes centre and scale: targets in other units have the answers in other units."""
+    learner = learner_of(hidden=(), normalise=True)
+    tasks = load_functions("functions").train.sample(2, FunctionProtocol(200, 3), seeded(CPU))
+    x, y, query = tasks.support_x.double(), tasks.support_y.double().expand(-1, -1, 2), tasks.query_x.double()
+    mean, deviation = learner.condition(x, y).predict(query)
+    moved, wider = learner.condition(x, 1000 + 50 * y).predict(query)
+    torch.testing.assert_close(moved, 1000 + 50 * mean, rtol=0.02, atol=20.0)
+    assert bool((wider > 20 * deviation).all())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"hidden": (), "n_features": 3}, "without hidden layers there are 1 features"),
+        ({"kernel": "rbg"}, "rbg"),
+        ({"noise": 0.0}, "noise and highest_frequency must be positive"),
+        ({"components": 0}, "components must be at least 1"),
+        ({"objective": "evidence"}, "objective must be one of"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make_process("dkt_regression", 1, 1, **options)
