@@ -165,7 +165,7 @@ def _tables(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -> 
                 ("crps", "continuous ranked probability score", False),
                 ("coverage 0.9", "share inside intervals of nominal 90 %", region == "inside"),
             ):
-                name = f"{_slug(family)}-{_slug(score)}-{region}"
+                name = f"{_slug(family)}-{_slug(score)}-{region}".replace("_", "-")
                 table = score_table(
                     records, family, region, score, name, f"**{family}**, {region} the range: {what}. {columns}."
                 )

@@ -21,7 +21,7 @@ from experiments.experiment import Progress, Table
 from sureshot.meta.evaluation.estimate import mean_over_tasks
 from sureshot.meta.evaluation.functions import FunctionEvaluation, evaluate_functions
 from sureshot.meta.functions import FunctionData, FunctionSource, load_functions
-from sureshot.meta.functions.images import Images, pixel_places
+from sureshot.meta.functions.images import Images
 from sureshot.meta.functions.source import FunctionProtocol, with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.processes import ExactProcess
@@ -122,10 +122,10 @@ def completed(method: AdaptsToFunctions, data: FunctionData, cell: FunctionCell)
     source = data.test
     assert isinstance(source, Images)
     generator = generator_for(cell.evaluation_seed, "image of the picture")
-    places = pixel_places(source.side).unsqueeze(0)
+    places = source.places.unsqueeze(0)
     rows = source.pixels(torch.randint(len(source.images), (1,), generator=generator), len(places[0]), generator)
     order = torch.cdist(places[0], rows.x[0].float()).argmin(1)  # where each pixel is among the rows
-    shape, found = (*source.side, source.target_width), []
+    shape, found = (*source.images.shape[2:], source.target_width), []
     for size in (*cell.sizes, places.shape[1]):
         known = torch.zeros(len(order), dtype=torch.bool)
         known[:size] = True

@@ -20,7 +20,6 @@ from sureshot.meta.functions.source import with_context
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import FunctionPosterior, RegressionLearner
 from sureshot.meta.processes import PROCESS_NAMES, ExactProcess, make_process
-from sureshot.meta.processes.registry import process_from_config
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training import load_learner
 from sureshot.meta.training.checkpoint import save_checkpoint
@@ -108,6 +107,8 @@ def test_losses_and_their_gradients(case: Case) -> None:
     assert bool(losses.isfinite().all())
     losses.mean().backward()
     for name, parameter in learner.named_parameters():
+        if not parameter.requires_grad:
+            continue
         assert parameter.grad is not None, name
         assert bool(parameter.grad.isfinite().all()), name
         assert float(parameter.grad.abs().sum()) > 0, name
@@ -121,7 +122,7 @@ def test_gradients_are_slopes(case: Case) -> None:
         return learner(tasks, seeded(CPU)).sum()
 
     loss().backward()
-    parameters = list(learner.parameters())
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     generator = seeded(CPU, 1)
     direction = [torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in parameters]
     slope = sum(float((p.grad * d).sum()) for p, d in zip(parameters, direction, strict=True))  # type: ignore[operator]
@@ -214,7 +215,7 @@ def test_the_posterior_is_frozen(case: Case) -> None:
             parameter.add_(1.0)
     same(answers(posterior, tasks), before)
     assert learner.training
-    assert all(p.requires_grad for p in learner.parameters())
+    assert any(p.requires_grad for p in learner.parameters())
     assert not posterior.moments(tasks.query_x).mean.requires_grad
 
 
@@ -244,7 +245,7 @@ def test_saved_and_loaded_it_gives_the_same_answers(case: Case, tmp_path: Path) 
     assert not loaded.training
     same(answers(loaded.double().adapt(tasks), tasks), answers(learner.double().adapt(tasks), tasks))
     assert json.loads(json.dumps(learner.config)) == learner.config
-    process_from_config(learner.config)
+    make_process(**learner.config)
 
 
 @each()
@@ -276,8 +277,8 @@ def test_wrong_shapes_and_numbers_are_refused(case: Case) -> None:
     for arguments, said in (
         ((x[0], y[0]), r"context_x must be \(T, rows"),
         ((x[..., :0], y), "context_x must be"),
-        ((x, y[:, :-1]), "context_y must be"),
-        ((x, torch.cat([y, y], -1)), "context_y must be"),
+        ((x, y[:, :-1]), r"context_y \(T, rows"),
+        ((x, torch.cat([y, y], -1)), r"context_y \(T, rows"),
         ((x, y, mask[:, :-1]), "mask"),  # type: ignore[index]
         ((x.masked_fill(x == x[0, 0, 0], torch.nan), y), "context_x has NaN"),
         ((x, y.masked_fill(y == y[0, 0, 0], torch.inf)), "context_y has NaN or infinite"),

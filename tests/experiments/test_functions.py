@@ -43,10 +43,10 @@ def test_the_page_of_functions(tmp_path: Path) -> None:
     }
     found = functions.run(data_root=None, progress=quiet, **options)
     names = [table.name for table in found.tables]
-    assert "rbf-one-length-scale-log_density-inside" in names
-    assert "sinusoids-log_density-beyond" in names
-    assert "sinusoids-below_exact-inside" not in names
-    first = next(table for table in found.tables if table.name.endswith("below_exact-inside")).frame
+    assert "rbf-one-length-scale-log-density-inside" in names
+    assert "sinusoids-log-density-beyond" in names
+    assert "sinusoids-below-exact-inside" not in names
+    first = next(table for table in found.tables if table.name.endswith("below-exact-inside")).frame
     assert list(first["learner"]) == [EXACT, CNP, DKT]
     np.testing.assert_allclose(first.loc[0, ["1", "100"]].astype(float), 0.0, atol=1e-12)
     assert [picture.name for picture in found.pictures] == ["bands-rbf-one-length-scale", "bands-sinusoids"]

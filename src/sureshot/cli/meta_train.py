@@ -28,9 +28,10 @@ def meta_train(
     with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
-        from sureshot.meta.training.function_config import run_config_of_file
+        from sureshot.meta.training.config import from_file
+        from sureshot.meta.training.function_config import run_config
 
-        chosen = run_config_of_file(config, settings or ())
+        chosen = from_file(config, settings or (), run_config)
         from sureshot.meta.training import train
 
         console.note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")

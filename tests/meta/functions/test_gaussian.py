@@ -68,7 +68,7 @@ def test_beyond_is_a_range_as_wide_above() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"lengthscale": (1.0, 0.5)}, "lengthscale must be two rising numbers above 0"),
+        ({"lengthscale": (1.0, 0.5)}, "lengthscale must be two rising positive numbers"),
         ({"period": (0.0, 0.5)}, "period must be"),
         ({"inputs": (1.0, 1.0)}, "inputs must be two rising numbers"),
         ({"noise": 0.0}, "noise must be a positive standard deviation"),

@@ -11,7 +11,7 @@ import torch
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError
 from sureshot.meta.functions import FunctionProtocol, load_functions
-from sureshot.meta.functions.images import Images, pixel_places
+from sureshot.meta.functions.images import Images
 from sureshot.meta.functions.source import FunctionSource, with_context
 
 
@@ -70,7 +70,7 @@ def test_pixels_of_images() -> None:
     for place, value in zip(rows.x[0].numpy(), rows.y[0].numpy(), strict=True):
         down, across = round((place[0] + 1) * 2 - 0.5), round((place[1] + 1) * 2.5 - 0.5)
         np.testing.assert_allclose(value, data.x[2, :, down, across].numpy() / 255, rtol=1e-6)
-    np.testing.assert_allclose(pixel_places((2, 2)).numpy(), [[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]])
+    assert source.places[:2].tolist() == pytest.approx(np.array([[-0.75, -0.8], [-0.75, -0.4]]))
 
 
 def test_an_image_has_only_so_many_pixels() -> None:
@@ -134,7 +134,7 @@ def test_groups_that_are_none(tmp_path: Path) -> None:
         (lambda: FunctionProtocol(3, 0), "targets at least 1"),
         (lambda: load_functions("fuctions"), "did you mean 'functions'"),
         (lambda: load_functions("functions", family="rbg"), "family must be one of"),
-        (lambda: of("functions").sample(0, FunctionProtocol(), generator()), "number of tasks"),
+        (lambda: of("functions").sample(0, FunctionProtocol(), generator()), "at least one task"),
         (lambda: Images(photographs()).sample(1, FunctionProtocol(), generator(), beyond=True), "no inputs beyond"),
     ],
 )

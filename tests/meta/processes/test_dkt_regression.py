@@ -17,6 +17,7 @@ from sureshot.meta.processes.dkt_regression import DKTRegression
 from sureshot.meta.tasks import Tasks
 
 CPU = torch.device("cpu")
+PARTS = ("weights", "means", "scales")
 
 
 def double_tasks() -> Tasks:
@@ -45,15 +46,20 @@ def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.n
         z1, z2 = (learner.features(torch.from_numpy(x)).numpy() for x in (x1, x2))
     apart = z1[:, None] - z2[None]
     state = {name: value.detach().numpy() for name, value in learner.kernel.named_parameters()}
-    if "frequency" in state:
+    if "raw_outputscale" not in state:
         total = np.zeros(apart.shape[:2])
-        parts = zip(np.exp(state["log_weight"]), state["frequency"], np.exp(state["log_variance"]), strict=True)
-        for weight, frequency, variance in parts:
-            each = np.cos(2 * np.pi * frequency * apart) * np.exp(-2 * np.pi**2 * apart**2 * variance)
+        for number in range(3):
+            positive = {
+                name: np.log1p(np.exp(state[f"kernels.{number}.{name}"]))
+                for name in ("raw_outputscale", *(f"base_kernel.raw_mixture_{part}" for part in PARTS))
+            }
+            weight, *parts = positive.values()
+            own, frequency, deviation = (part.reshape(-1) for part in parts)
+            each = own * np.cos(2 * np.pi * frequency * apart) * np.exp(-2 * (np.pi * apart * deviation) ** 2)
             total += weight * each.prod(-1)
         return total
-    scale = np.exp(state["kernel.raw_outputscale"])
-    lengthscale = np.exp(state["kernel.base_kernel.raw_lengthscale"])
+    scale = np.exp(state["raw_outputscale"])
+    lengthscale = np.exp(state["base_kernel.raw_lengthscale"])
     return np.asarray(scale * np.exp(-0.5 * ((apart / lengthscale) ** 2).sum(-1)))
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sureshot.meta.functions import FunctionProtocol, load_functions
-from sureshot.meta.functions.images import pixel_places
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, RegressionLearner
 from sureshot.meta.processes import make_process
@@ -148,7 +147,8 @@ def test_shifted_contexts_have_shifted_answers(cells: int) -> None:
 
 def test_shifted_images_have_shifted_answers() -> None:
     learner = stirred(make_process("convcnp", 2, 1, width=4, points_per_unit=4.0, dilations=(1, 2)))
-    places = pixel_places((8, 8)).double().unsqueeze(0)
+    axis = torch.arange(8, dtype=torch.float64) / 4 - 1
+    places = torch.cartesian_prod(axis, axis).unsqueeze(0)
     y = torch.rand(1, 20, 1, generator=seeded(CPU), dtype=torch.float64)
     shift = torch.tensor([0.5, -0.75], dtype=torch.float64)
 
@@ -177,7 +177,7 @@ def test_a_set_convolution_against_numpy() -> None:
 @pytest.mark.parametrize(
     ("name", "widths", "options", "said"),
     [
-        ("convcnp", (3, 1), {}, "one or two dimensions, got 3"),
+        ("convcnp", (3, 1), {}, "one or two dimensions"),
         ("convcnp", (1, 1), {"kernel": 4}, "kernel must be odd"),
         ("convcnp", (1, 1), {"dilations": (1, 0)}, "each of dilations must be at least 1"),
         ("anp", (1, 1), {"width": 12, "heads": 5}, "multiple of heads"),

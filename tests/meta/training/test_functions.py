@@ -13,8 +13,8 @@ from sureshot.meta.functions import load_functions
 from sureshot.meta.learners.functions import RegressionLearner
 from sureshot.meta.processes.dkt_regression import DKTRegression
 from sureshot.meta.training import load_checkpoint, load_learner, read_log, train
-from sureshot.meta.training.config import TrainingConfig
-from sureshot.meta.training.function_config import FunctionTrainingConfig, run_config, run_config_of_file
+from sureshot.meta.training.config import TrainingConfig, from_file
+from sureshot.meta.training.function_config import FunctionTrainingConfig, run_config
 from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
 from sureshot.networks import processes
 from sureshot.persistence import ArtifactError
@@ -70,7 +70,7 @@ def test_it_learns(tmp_path: Path) -> None:
     assert isinstance(learner, DKTRegression)
     state = {name: float(value) for name, value in learner.state_dict().items() if value.numel() == 1}
     assert np.sqrt(1e-4 + np.exp(state["log_noise"])) == pytest.approx(0.1, rel=0.1)
-    assert np.exp(state["kernel.kernel.base_kernel.raw_lengthscale"]) == pytest.approx(1, rel=0.1)
+    assert np.exp(state["kernel.base_kernel.raw_lengthscale"]) == pytest.approx(1, rel=0.1)
 
 
 def test_validation_scores_by_hand() -> None:
@@ -122,7 +122,7 @@ def test_a_learner_of_numbers_is_none_of_classes(tmp_path: Path) -> None:
 def test_settings_are_of_the_kind_that_the_data_are(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text('[data]\nname = "sinusoids"\n[learner]\nname = "cnp"\n[episodes]\ncontext = 5\n')
-    found = run_config_of_file(path, ["training.seed=3"])
+    found = from_file(path, ["training.seed=3"], run_config)
     assert isinstance(found, FunctionTrainingConfig)
     assert (found.episodes.context, found.episodes.targets, found.training.seed) == (5, 50, 3)
     assert FunctionTrainingConfig.from_dict(found.as_dict()) == found

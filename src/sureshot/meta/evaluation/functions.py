@@ -78,11 +78,9 @@ def evaluate_functions(
         for size in sizes:
             if progress is not None:
                 progress(f"{size} rows of context, {region}", len(found) / (len(regions) * len(sizes)))
-            asked = with_context(exam, size)
-            parts = [
-                _sums(method, asked.select(slice(start, start + batch_size)).to(device))
-                for start in range(0, n_tasks, batch_size)
-            ]
+            asked = with_context(exam, size).to(device)
+            starts = range(0, n_tasks, batch_size)
+            parts = [_sums(method, asked.select(slice(start, start + batch_size))) for start in starts]
             joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             found.append(_summarised(region, size, joined))
     return FunctionEvaluation(n_tasks, targets, seed, tuple(found))

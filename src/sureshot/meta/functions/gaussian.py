@@ -1,17 +1,8 @@
 """Functions of one input drawn from Gaussian processes, with noise; the true kernel stays with each task.
 
-=================== ==================================================
-family              kernel, of variance 1
-=================== ==================================================
-``rbf``             ``RBF(lengthscale)``
-``matern``          ``Matern(5/2, lengthscale)``
-``periodic``        ``Periodic(1, period)``
-``weakly_periodic`` ``RBF(decay) Periodic(1, period)``
-``mixture``         one of these for each task
-=================== ==================================================
-
-Length-scale, period and decay are drawn log-uniformly for every task; a range of one number fixes them. The origin of
-a task (`Tasks.origin`) has its kernel's number in `KERNELS` and these three.
+A family is one of `KERNELS`, or ``mixture``: one of them for each task. Length-scale, period and decay are drawn
+log-uniformly for every task; a range of one number fixes them. The origin of a task (`Tasks.origin`) has the number of
+its kernel and these three.
 """
 
 from __future__ import annotations
@@ -24,22 +15,17 @@ import torch
 from torch import Tensor
 
 from sureshot.kernels import RBF, Expression, Matern, Periodic
-from sureshot.meta.functions.source import FunctionRows, FunctionSource, checked_range
+from sureshot.meta.functions.source import FunctionRows, FunctionSource, checked_range, uniform_inputs
 
 Family = Literal["rbf", "matern", "periodic", "weakly_periodic", "mixture"]
-
-
-def _repeating(period: Tensor) -> Periodic:
-    return Periodic(torch.ones_like(period), period)
-
 
 KERNELS: dict[str, Callable[[Tensor, Tensor, Tensor], Expression]] = {
     "rbf": lambda lengthscale, period, decay: RBF(lengthscale),
     "matern": lambda lengthscale, period, decay: Matern(2.5, lengthscale),
-    "periodic": lambda lengthscale, period, decay: _repeating(period),
-    "weakly_periodic": lambda lengthscale, period, decay: RBF(decay) * _repeating(period),
+    "periodic": lambda lengthscale, period, decay: Periodic(torch.ones_like(period), period),
+    "weakly_periodic": lambda lengthscale, period, decay: RBF(decay) * Periodic(torch.ones_like(period), period),
 }
-"""By name, of length-scales, periods and decays (T, 1)."""
+"""Of variance 1, by length-scales, periods and decays (T, 1)."""
 
 
 def true_covariance(
@@ -72,32 +58,22 @@ class GaussianFunctions(FunctionSource):
         noise: float = 0.05,  # standard deviation
     ) -> None:
         given = {"lengthscale": lengthscale, "period": period, "decay": decay}
-        self._ranges = [checked_range(name, values, 0.0) for name, values in given.items()]
-        self.inputs, self.noise = checked_range("inputs", inputs), noise
+        self._ranges = [checked_range(name, values) for name, values in given.items()]
+        self.inputs, self.noise = checked_range("inputs", inputs, positive=False), noise
         if not 0 < noise < math.inf:
             raise ValueError(f"noise must be a positive standard deviation, got {noise}")
         self._kinds = list(range(len(KERNELS))) if family == "mixture" else [list(KERNELS).index(family)]
-        self.identity = f"{family} {self._ranges} {self.inputs} {noise}"
+        self.identity = f"draws of Gaussian processes, {family}, {self._ranges} on {self.inputs}, noise {noise:g}"
 
     def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
         kinds = torch.tensor(self._kinds, dtype=torch.float64)
-        origin = [kinds[torch.randint(len(kinds), (n_tasks, 1), generator=generator)]]
+        parts = [kinds[torch.randint(len(kinds), (n_tasks, 1), generator=generator)]]
         for low, high in self._ranges:
             share = torch.rand(n_tasks, 1, generator=generator, dtype=torch.float64)
-            origin.append((math.log(low) + share * math.log(high / low)).exp())
-        drawn = torch.cat(origin, -1)
-        x = uniform_inputs((n_tasks, n_rows), self.inputs, generator, beyond)
-        covariance = true_covariance(drawn, x)
+            parts.append((math.log(low) + share * math.log(high / low)).exp())
+        origin, x = torch.cat(parts, -1), uniform_inputs(n_tasks, n_rows, self.inputs, generator, beyond)
+        covariance = true_covariance(origin, x)
         covariance.diagonal(dim1=-2, dim2=-1).add_(self.noise**2)
         normal = torch.randn(n_tasks, n_rows, 1, generator=generator, dtype=torch.float64)
         y = torch.linalg.cholesky(covariance) @ normal
-        return FunctionRows(x, y, torch.full((n_tasks, 1), n_rows), drawn)
-
-
-def uniform_inputs(
-    shape: tuple[int, int], bounds: tuple[float, float], generator: torch.Generator, beyond: bool
-) -> Tensor:
-    """Inputs (T, N, 1) from a range, or from one as wide above it; exact in float32, as tasks have them."""
-    low, high = bounds
-    x = low + (high - low) * torch.rand(*shape, 1, generator=generator, dtype=torch.float64)
-    return (x + (high - low) * beyond).float().double()
+        return FunctionRows(x, y, torch.full((n_tasks, 1), n_rows), origin)

@@ -1,8 +1,4 @@
-"""Rows of a table that belong together as functions: sales of a shop, growth of a child.
-
-Some groups are trained on, others choose the checkpoint, others test. Columns and target are standardised by the rows
-of the training groups.
-"""
+"""Rows of a table that belong together as functions: sales of a shop, growth of a child."""
 
 from __future__ import annotations
 
@@ -14,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.data.checks import listed
 from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import digest
 from sureshot.data.root import DataError, Root
 from sureshot.data.tables import load_table
-from sureshot.meta.functions.source import FunctionRows, FunctionSource
+from sureshot.meta.functions.source import FunctionData, FunctionRows, FunctionSource
 
 
 class Groups(FunctionSource):
@@ -31,63 +26,55 @@ class Groups(FunctionSource):
         y: Tensor,  # (N, K)
         group: Tensor,  # (N,) int64, 0..G-1, each at least twice
     ) -> None:
-        self.input_width, self.target_width = int(x.shape[1]), int(y.shape[1])
-        self._x, self._y = x, y
-        self._counts = torch.bincount(group)
+        self.input_width, self.target_width, self.identity = x.shape[1], y.shape[1], digest((x, y, group))
+        self._x, self._y, self._by_group, self._counts = x, y, group.argsort(stable=True), torch.bincount(group)
         if int(self._counts.min()) < 2:
             raise DataError("a group of a single row has nothing to learn from and to predict: leave it out")
-        self._by_group, self._starts = group.argsort(stable=True), self._counts.cumsum(0) - self._counts
-        self.identity = digest((x, y, group))
 
     def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
         chosen = torch.randint(len(self._counts), (n_tasks,), generator=generator)
-        counts = self._counts[chosen].unsqueeze(1)
+        starts, counts = ((self._counts.cumsum(0) - self._counts)[chosen], self._counts[chosen].unsqueeze(1))
         keys = torch.rand(n_tasks, int(counts.max()), generator=generator)
-        keys = keys.masked_fill(torch.arange(keys.shape[1]) >= counts, 2.0)
-        order = keys.argsort(1)[:, :n_rows].minimum(counts - 1)
-        at = self._by_group[self._starts[chosen].unsqueeze(1) + order]
+        order = keys.masked_fill(torch.arange(keys.shape[1]) >= counts, 2.0).argsort(1)[:, :n_rows].minimum(counts - 1)
+        at = self._by_group[starts.unsqueeze(1) + order]
         return FunctionRows(self._x[at], self._y[at], counts.clamp_max(n_rows))
 
 
-def read_groups(
-    root: Root,
-    path: str | os.PathLike[str],
-    group: str,
+def groups(
+    root: Root = None,
+    *,
+    path: str | os.PathLike[str],  # of a table (CSV, Excel, Parquet); a relative one starts at ``root``
+    group: str,  # the column that says which rows belong together
     target: str,
-    inputs: Sequence[str] | None,
-    fractions: Sequence[float],
-    seed: int,
-) -> tuple[Groups, Groups, Groups]:
-    """Of the groups to train on, to choose by and to test on; see `sureshot.meta.functions.by_name.groups`."""
+    inputs: Sequence[str] | None = None,  # all other columns by default
+    fractions: Sequence[float] = (0.6, 0.2, 0.2),  # of the groups, to train on, to choose by, to test on
+    seed: int = 0,  # of the split
+) -> FunctionData:
+    """Groups of rows, apart in the three parts; columns are standardised by the rows of the training groups."""
     place = Path(root or ".") / path
     table = load_table(place, target, features=inputs, group=group, task="numbers")
-    assert table.y is not None
     assert table.groups is not None
     if any(name is None for name in table.groups):
         raise DataError(f"{place}: column {group!r} has gaps, so that rows belong to no group: fill them in")
     names, number = np.unique(table.groups.astype(str), return_inverse=True)
-    x, y = (torch.tensor(np.asarray(part, dtype=np.float64)) for part in (table.X, table.y))
-    y = y.reshape(len(y), -1)
-    shares = np.cumsum([float(share) for share in fractions])
-    if len(shares) != 3 or min(fractions) <= 0 or abs(shares[-1] - 1) > 1e-9 or len(names) < 3:
+    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9 or len(names) < 3:
         raise DataError(
-            f"{place}: {len(names)} groups ({listed(names.tolist())}) and fractions {list(fractions)}, expected at "
-            "least three groups and three positive fractions that sum to 1"
+            f"{place}: {len(names)} groups and fractions {list(fractions)}, expected at least three groups and three "
+            "positive fractions that sum to 1"
         )
-    ends = np.clip(np.round(shares[:2] * len(names)).astype(int), (1, 2), (len(names) - 2, len(names) - 1))
-    parts = np.split(shuffled(len(names), seed), ends)
-    trained = torch.from_numpy(np.isin(number, parts[0]))
+    ends = np.clip(
+        np.round(np.cumsum(fractions)[:2] * len(names)).astype(int), (1, 2), (len(names) - 2, len(names) - 1)
+    )
+    parts = [np.isin(number, part) for part in np.split(shuffled(len(names), seed), ends)]
 
-    def standardised(values: Tensor) -> Tensor:
-        deviation, mean = torch.std_mean(values[trained], 0)
-        return ((values - mean) / torch.where(deviation > 0, deviation, 1.0)).float()
+    def standardised(values: object) -> Tensor:
+        found = torch.tensor(np.asarray(values, dtype=np.float64)).reshape(len(number), -1)
+        deviation, mean = torch.std_mean(found[torch.from_numpy(parts[0])], 0)
+        return ((found - mean) / torch.where(deviation > 0, deviation, 1.0)).float()
 
-    x, y = standardised(x), standardised(y)
-
-    def source(part: np.ndarray) -> Groups:
-        kept = np.isin(number, part)
-        _, own = np.unique(number[kept], return_inverse=True)
-        return Groups(x[kept], y[kept], torch.from_numpy(own))
-
-    first, second, third = (source(part) for part in parts)
-    return first, second, third
+    x, y = standardised(table.X), standardised(table.y)
+    sources = [
+        Groups(x[kept], y[kept], torch.from_numpy(np.unique(number[kept], return_inverse=True)[1])) for kept in parts
+    ]
+    train, val, test = sources
+    return FunctionData(train, val, test, f"{target} of each {group} in {place.name}, groups shared out by seed {seed}")

@@ -53,11 +53,8 @@ class FunctionSource(ABC):
 
     input_width: int  # D
     target_width: int  # K
-    identity: str
-    """What tells this source from all others: a run resumes with the same one only."""
-
-    reaches_beyond = False
-    """Whether functions can be seen where no training task is."""
+    identity: str  # what tells it from all others: a run resumes with the same source only
+    reaches_beyond = False  # whether functions can be seen where no training task is
 
     @abstractmethod
     def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
@@ -71,10 +68,8 @@ class FunctionSource(ABC):
         beyond: bool = False,  # the range of the training's inputs, both context and targets
     ) -> Tasks:
         """Tasks in float32; rows that a function lacks are padding."""
-        if n_tasks < 1:
-            raise ValueError(f"the number of tasks must be at least 1, got {n_tasks}")
-        if beyond and not self.reaches_beyond:
-            raise ValueError(f"{type(self).__name__} has no inputs beyond those of the training: leave beyond out")
+        if n_tasks < 1 or beyond > self.reaches_beyond:
+            raise ValueError(f"expected at least one task, and no inputs beyond those there are; got {n_tasks} tasks")
         (fewest, most), wanted = protocol.context_range, protocol.targets
         x, y, counts, origin = self.rows(n_tasks, most + wanted, generator, beyond)
         n_context = torch.randint(fewest, most + 1, (n_tasks, 1), generator=generator).minimum(counts - 1)
@@ -89,26 +84,37 @@ class FunctionSource(ABC):
 
         query_x, query_y, query_mask = taken(torch.zeros_like(n_targets), wanted, n_targets)
         context_x, context_y, context_mask = taken(n_targets, most, n_context)
-        complete = bool(query_mask.all())
-        return Tasks(
-            context_x, context_y, query_x, query_y, 0, context_mask, None if complete else query_mask, origin=origin
-        )
+        masks = (context_mask, None if bool(query_mask.all()) else query_mask)
+        return Tasks(context_x, context_y, query_x, query_y, 0, *masks, origin=origin)
+
+
+class FunctionData(NamedTuple):
+    """Functions to learn from, to choose a checkpoint by, and to test on."""
+
+    train: FunctionSource
+    val: FunctionSource
+    test: FunctionSource
+    description: str  # one line for tables and reports
 
 
 def with_context(tasks: Tasks, size: int) -> Tasks:
     """The same tasks with at most so many context rows, their first."""
     assert tasks.support_mask is not None
-    return replace(
-        tasks,
-        support_x=tasks.support_x[:, :size],
-        support_y=tasks.support_y[:, :size],
-        support_mask=tasks.support_mask[:, :size],
-    )
+    x, y, mask = (part[:, :size] for part in (tasks.support_x, tasks.support_y, tasks.support_mask))
+    return replace(tasks, support_x=x, support_y=y, support_mask=mask)
 
 
-def checked_range(name: str, values: tuple[float, ...], least: float = float("-inf")) -> tuple[float, float]:
-    """Two numbers in order, both above `least`; equal ones are allowed above a finite bound."""
-    if len(values) != 2 or not least < values[0] <= values[1] or (values[0] == values[1] and least == float("-inf")):
-        above = "" if least == float("-inf") else f" above {least:g}"
-        raise ValueError(f"{name} must be two rising numbers{above} such as [0.25, 1.0], got {list(values)}")
+def uniform_inputs(
+    n_tasks: int, n_rows: int, bounds: tuple[float, float], generator: torch.Generator, beyond: bool
+) -> Tensor:
+    """Inputs (T, N, 1) from a range, or from one as wide above it; exact in float32, as tasks have them."""
+    low, high = bounds
+    x = low + (high - low) * torch.rand(n_tasks, n_rows, 1, generator=generator, dtype=torch.float64)
+    return (x + (high - low) * beyond).float().double()
+
+
+def checked_range(name: str, values: tuple[float, ...], positive: bool = True) -> tuple[float, float]:
+    """Two numbers in order: positive ones that may be equal, or any that rise."""
+    if len(values) != 2 or not (0 < values[0] <= values[1] if positive else values[0] < values[1]):
+        raise ValueError(f"{name} must be two rising{' positive' * positive} numbers, got {list(values)}")
     return values[0], values[1]

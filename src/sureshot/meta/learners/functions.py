@@ -13,14 +13,13 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.learners.base import Learner, evaluating, mean_over_rows, require_finite, seeded
+from sureshot.meta.learners.base import Learner, mean_over_rows, require_finite, seeded
 from sureshot.meta.tasks import Tasks
 
 
@@ -39,8 +38,7 @@ class Moments(NamedTuple):
     def overall(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the mixtures, (T, Q, K)."""
         mean = self.mean.mean(0)
-        variance = self.deviation.square().mean(0) + (self.mean - mean).square().mean(0)
-        return mean, variance.sqrt()
+        return mean, (self.deviation.square() + (self.mean - mean).square()).mean(0).sqrt()
 
 
 class Context(NamedTuple):
@@ -58,6 +56,12 @@ class Context(NamedTuple):
             x, y, known = (part.new_zeros(len(part), 1, *part.shape[2:]) for part in (x, y, known))
         padding = ~known.unsqueeze(-1)
         return cls(x.masked_fill(padding, 0.0), y.masked_fill(padding, 0.0), known)
+
+    @classmethod
+    def of_all(cls, tasks: Tasks) -> Context:
+        """Support and queries of tasks."""
+        merged = tasks.merged()
+        return cls.of(merged.x, merged.y, merged.mask)
 
 
 class FunctionPosterior(ABC):
@@ -94,9 +98,9 @@ class AdaptsToFunctions(Protocol):
 
 
 class RegressionLearner(Learner):
-    """A learner of numbers; derived classes state a ``name`` and write `network`, `encode`, `answer`, `input_losses`.
+    """A learner of numbers, made by ``(input_width, target_width, seed=, **options)``.
 
-    They are made by ``(input_width, target_width, seed=, **options)``.
+    Derived classes state a ``name`` and write `encode`, `answer` and `input_losses`.
     """
 
     name: ClassVar[str]
@@ -135,19 +139,12 @@ class RegressionLearner(Learner):
         mask: Tensor | None = None,  # (T, S), False for padding
         generator: torch.Generator | None = None,  # for learners that sample; a fixed seed without it
     ) -> FunctionPosterior:
-        """Adapt to contexts.
-
-        Raises
-        ------
-        ValueError
-            If shapes do not fit, or a number is not finite.
-        """
+        """Adapt to contexts; a ValueError if shapes do not fit, or a number is not finite."""
         self._check("context", context_x, context_y, mask)
         require_finite("context_x", context_x, mask)
         context = Context.of(context_x, context_y, mask)
         own = copy.deepcopy(self).eval().requires_grad_(False)
-        with evaluating(own):
-            encoded = own.encode(context, generator or seeded(context_y.device))
+        encoded = own.encode(context, generator or seeded(context_y.device))
         return _LearnerPosterior(own, encoded, context.mask.sum(1))
 
     def adapt(self, tasks: Tasks) -> FunctionPosterior:
@@ -155,20 +152,14 @@ class RegressionLearner(Learner):
         return self.condition(tasks.support_x, tasks.support_y, tasks.support_mask)
 
     def _check(self, what: str, x: Tensor, y: Tensor, mask: Tensor | None) -> None:
-        self._check_inputs(f"{what}_x", x)
-        if y.shape != (*x.shape[:2], self.target_width) or (mask is not None and mask.shape != x.shape[:2]):
+        wanted, found = (*x.shape[:2], self.target_width), [tuple(part.shape) for part in (x, y)]
+        fits = x.dim() == 3 and x.shape[-1] == self.input_width and y.shape == wanted
+        if not fits or (mask is not None and mask.shape != x.shape[:2]):
             raise ValueError(
-                f"{what}_y must be (T, rows, {self.target_width}) and a mask (T, rows), where {what}_x is "
-                f"{tuple(x.shape)}; got {tuple(y.shape)} and {None if mask is None else tuple(mask.shape)}"
+                f"{what}_x must be (T, rows, {self.input_width}), {what}_y (T, rows, {self.target_width}) and a mask "
+                f"(T, rows), got {found[0]}, {found[1]} and {None if mask is None else tuple(mask.shape)}"
             )
         require_finite(f"{what}_y", y, mask)
-
-    def _check_inputs(self, name: str, x: Tensor) -> None:
-        if x.dim() != 3 or x.shape[-1] != self.input_width:
-            raise ValueError(
-                f"{name} must be (T, rows, {self.input_width}), got {tuple(x.shape)}: add a leading dimension for a "
-                "single task, and a last one for a single input"
-            )
 
 
 @dataclass(frozen=True)
@@ -180,14 +171,7 @@ class _LearnerPosterior(FunctionPosterior):
     n_context: Tensor
 
     def moments(self, query: Tensor) -> Moments:
-        self.learner._check_inputs("query", query)
-        if len(query) != len(self.n_context):
-            raise ValueError(f"query must be of the {len(self.n_context)} tasks that were adapted to, got {len(query)}")
-        with torch.no_grad():
-            return self.learner.answer(self.encoded, query)
-
-
-def learner_config(name: str, input_width: int, target_width: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What builds a learner again, as JSON values."""
-    values = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
-    return {"name": name, "input_width": input_width, "target_width": target_width, "options": values}
+        n_tasks, width = len(self.n_context), self.learner.input_width
+        if query.dim() != 3 or len(query) != n_tasks or query.shape[-1] != width:
+            raise ValueError(f"query must be ({n_tasks}, rows, {width}), got {tuple(query.shape)}")
+        return self.learner.answer(self.encoded, query)

@@ -7,8 +7,6 @@ path without a latent: the answers are normals, comparable with those of a condi
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -26,8 +24,7 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, generator: torch.Generator) -> None:
         super().__init__()
         self.heads = heads
-        maps = [dense(orthogonal(width, width, generator)) for _ in range(4)]
-        self.query, self.key, self.value, self.out = maps
+        self.query, self.key, self.value, self.out = (dense(orthogonal(width, width, generator)) for _ in range(4))
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """(T, Q, H) of queries (T, Q, H) and of keys and values (T, S, H), of which those in the mask (T, S)."""
@@ -38,12 +35,6 @@ class Attention(nn.Module):
         found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
         answer: Tensor = self.out(found.transpose(1, 2).flatten(2))
         return answer
-
-
-class _Known(NamedTuple):
-    keys: Tensor  # (T, S + 1, H)
-    values: Tensor  # (T, S + 1, H)
-    mask: Tensor  # (T, S + 1)
 
 
 class ANP(RegressionLearner):
@@ -78,7 +69,8 @@ class ANP(RegressionLearner):
         self.no_pair = nn.Parameter(0.1 * torch.randn(2, width, generator=generator, dtype=torch.float32))
         self.decoder = answering([input_width + width, *hidden, 2 * target_width], generator)
 
-    def encode(self, context: Context, generator: torch.Generator) -> _Known:
+    def encode(self, context: Context, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Keys and values (T, S + 1, H), and which there are (T, S + 1)."""
         key, value = self.no_pair[:, None, None].expand(-1, len(context.x), 1, -1)
         keys = torch.cat([self.places(context.x), key], 1)
         rows = torch.cat([self.pairs(torch.cat([context.x, context.y], -1)), value], 1)
@@ -87,9 +79,9 @@ class ANP(RegressionLearner):
             even = self.norms[2 * number](rows)
             rows = rows + attention(even, even, even, mask)
             rows = rows + network(self.norms[2 * number + 1](rows))
-        return _Known(keys, rows, mask)
+        return keys, rows, mask
 
-    def answer(self, encoded: _Known, query: Tensor) -> Moments:
+    def answer(self, encoded: tuple[Tensor, ...], query: Tensor) -> Moments:
         found = self.across(self.places(query), *encoded)
         return normals(self.decoder(torch.cat([query, found], -1)).unsqueeze(0), self.floor)
 

@@ -50,10 +50,11 @@ class ConvCNP(RegressionLearner):
     ) -> None:
         super().__init__(input_width, target_width)
         check_sizes(floor, width=width, kernel=kernel, **{"each of dilations": min(dilations, default=1)})
-        if input_width not in (1, 2):
-            raise ValueError(f"convcnp takes inputs of one or two dimensions, got {input_width}: take 'anp' or 'cnp'")
-        if kernel % 2 == 0 or not points_per_unit > 0:
-            raise ValueError(f"kernel must be odd and points_per_unit positive, got {kernel} and {points_per_unit}")
+        if input_width not in (1, 2) or kernel % 2 == 0 or not points_per_unit > 0:
+            raise ValueError(
+                f"convcnp takes inputs of one or two dimensions ('anp' and 'cnp' any), got {input_width}; kernel must "
+                f"be odd and points_per_unit positive, got {kernel} and {points_per_unit}"
+            )
         generator = seeded(torch.device("cpu"), seed)
         self.floor, self.spacing = floor, 1 / points_per_unit
         self.margin = _WINDOW + sum(dilations) * (kernel // 2)
@@ -82,20 +83,20 @@ class ConvCNP(RegressionLearner):
 
     def _axes(self, context: Context, query: Tensor) -> list[Tensor]:
         """Places of the grid in each dimension."""
-        x = torch.cat([context.x, query], 1).detach()
-        seen = torch.cat([context.mask, torch.ones_like(query[..., 0], dtype=torch.bool)], 1)
-        if not bool(seen.any()):
-            x, seen = torch.zeros_like(x), torch.ones_like(seen)
-        low = (x[seen].amin(0) / self.spacing).floor() - self.margin
-        high = (x[seen].amax(0) / self.spacing).ceil() + self.margin
-        cells = float((high - low + 1).prod()) * len(x)
+        seen = torch.cat(
+            [context.x[context.mask], query.flatten(0, 1), context.x.new_zeros(1, self.input_width)]
+        ).detach()
+        seen = seen if len(seen) == 1 else seen[:-1]
+        low, high = seen.amin(0), seen.amax(0)
+        first, last = (low / self.spacing).floor() - self.margin, (high / self.spacing).ceil() + self.margin
+        cells = float((last - first + 1).prod()) * len(query)
         if cells > _MOST_CELLS:
             raise ValueError(
-                f"inputs from {x[seen].amin(0).tolist()} to {x[seen].amax(0).tolist()} need a grid of {cells:.3g} "
-                f"cells for {len(x)} tasks, more than {_MOST_CELLS}: scale the inputs, or lower points_per_unit"
+                f"inputs from {low.tolist()} to {high.tolist()} need a grid of {cells:.3g} cells for {len(query)} "
+                f"tasks, more than {_MOST_CELLS}: scale the inputs, or lower points_per_unit"
             )
-        ends = zip(low.tolist(), high.tolist(), strict=True)
-        return [self.spacing * torch.arange(first, last + 1, dtype=x.dtype, device=x.device) for first, last in ends]
+        ends = zip(first.tolist(), last.tolist(), strict=True)
+        return [self.spacing * torch.arange(start, end + 1, dtype=low.dtype, device=low.device) for start, end in ends]
 
     def _weights(self, x: Tensor, axes: Sequence[Tensor], which: int) -> tuple[Tensor, Tensor]:
         """Of places (T, N, D) and cells, (T, N, height) and (T, N, width)."""

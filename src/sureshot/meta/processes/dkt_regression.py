@@ -3,8 +3,10 @@
 The features (a network that starts as the identity), the kernel's parameters and the noise are learnt over tasks, by
 the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in a
 task. With `normalise` each task's targets are centred and scaled by its context alone, as if it had one more row of
-value 0 and variance 1, so that short contexts give no wild scale. Patacchiola et al. 2020, "Bayesian meta-learning for
-the few-shot setting via deep kernels".
+value 0 and variance 1, so that short contexts give no wild scale.
+
+Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Wilson & Adams 2013 (the
+spectral mixture), "Gaussian process kernels for pattern discovery and extrapolation".
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, ScaleKernel, SpectralMixtureKernel
 from torch import Tensor, nn
 
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.least_squares import regression_log_evidence
+from sureshot.kernels import evaluate
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.processes.exact import conditioned, observed
@@ -27,40 +31,8 @@ from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import Backbone, Identity, MLPProjection
 
 
-class SpectralMixture(nn.Module):
-    """``sum_q w_q prod_d cos(2 pi mu_qd t_d) exp(-2 pi^2 t_d^2 v_qd)``; frequencies start evenly spread from 0.
-
-    Wilson & Adams 2013, "Gaussian process kernels for pattern discovery and extrapolation".
-    """
-
-    def __init__(self, n_features: int, components: int, highest: float) -> None:
-        super().__init__()
-        spread = torch.arange(components, dtype=torch.float32) * (highest / max(components - 1, 1))
-        self.frequency = nn.Parameter(spread[:, None].repeat(1, n_features))  # (components, D)
-        width = highest / (2 * components)
-        self.log_variance = nn.Parameter(torch.full_like(self.frequency, 2 * math.log(width)))
-        self.log_weight = nn.Parameter(torch.full((components,), -math.log(components), dtype=torch.float32))
-
-    def gram(self, z: Tensor) -> Tensor:
-        """(T, 1, N, N)."""
-        return self.cross(z, z)
-
-    def cross(self, z: Tensor, query: Tensor) -> Tensor:
-        """(T, 1, N, Q)."""
-        apart = z.unsqueeze(2) - query.unsqueeze(1)  # (T, N, Q, D)
-        found = []
-        for frequency, log_variance in zip(self.frequency, self.log_variance, strict=True):
-            decay = (-2 * math.pi**2 * (apart.square() @ log_variance.exp())).exp()
-            found.append(decay * (2 * math.pi * apart * frequency).cos().prod(-1))
-        return torch.einsum("ptnq,p->tnq", torch.stack(found), self.log_weight.exp()).unsqueeze(1)
-
-    def variance(self, query: Tensor) -> Tensor:
-        """(T, 1, Q)."""
-        return self.log_weight.exp().sum().expand(len(query), 1, query.shape[1])
-
-
 class _Known(NamedTuple):
-    z: Tensor  # (T, S, F)
+    z: Tensor  # (T, 1, S, F)
     posterior: GramPosterior
     centre: Tensor  # (T, 1, K)
     scale: Tensor  # (T, 1, K)
@@ -90,20 +62,20 @@ class DKTRegression(RegressionLearner):
     ) -> None:
         super().__init__(input_width, target_width)
         check_sizes(floor, components=components)
-        if not noise > 0 or not highest_frequency > 0:
-            raise ValueError(f"noise and highest_frequency must be positive, got {noise} and {highest_frequency}")
+        if min(noise, highest_frequency) <= 0 or (not hidden and n_features not in (None, input_width)):
+            raise ValueError(
+                f"noise and highest_frequency must be positive, got {noise} and {highest_frequency}; and without "
+                f"hidden layers there are {input_width} features, got n_features = {n_features}"
+            )
+        self.features: Backbone = Identity((input_width,))
         if hidden:
-            self.features: Backbone = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
-        elif n_features not in (None, input_width):
-            raise ValueError(f"without hidden layers there are {input_width} features, got n_features = {n_features}")
-        else:
-            self.features = Identity((input_width,))
+            self.features = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
         width = self.features.n_features
-        self.kernel: TaskKernel | SpectralMixture
+        self.kernel: Kernel
         if kernel == "spectral_mixture":
-            self.kernel = SpectralMixture(width, components, highest_frequency)
+            self.kernel = _spectral_mixture(width, components, highest_frequency)
         else:
-            self.kernel = TaskKernel(kernel, width, lengthscale=lengthscale)
+            self.kernel = TaskKernel(kernel, width, lengthscale=lengthscale).kernel
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
         self.objective, self.normalise, self.floor = objective, normalise, floor
 
@@ -120,44 +92,55 @@ class DKTRegression(RegressionLearner):
         centre, scale = self._scale(context)
         z = self._embed(context.x)
         scaled = context._replace(y=(context.y - centre) / scale)
-        return _Known(z, conditioned(self._prior(z), scaled, self.noise), centre, scale)
+        return _Known(z, conditioned(evaluate(self.kernel, z), scaled, self.noise), centre, scale)
 
     def answer(self, encoded: _Known, query: Tensor) -> Moments:
         z = self._embed(query)
-        queries = Queries(self.kernel.cross(encoded.z, z), self.kernel.variance(z))
+        queries = Queries(evaluate(self.kernel, encoded.z, z), evaluate(self.kernel, z, diag=True))
         mean, deviation = observed(encoded.posterior, queries, self.noise)
         return Moments(encoded.centre + encoded.scale * mean, encoded.scale * deviation)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         if self.objective == "predictive":
             return self.predictive_losses(tasks, generator)
-        merged = tasks.merged()
-        every = Context.of(merged.x, merged.y, merged.mask)
-        rows = every.mask.sum(1)
-        return -self.log_evidence(tasks) / rows.clamp_min(1)
+        return -self.log_evidence(tasks) / Context.of_all(tasks).mask.sum(1).clamp_min(1)
 
     def log_evidence(self, tasks: Tasks) -> Tensor:
         """Of all rows of each task, (T,), in nats, in the units of the targets."""
-        merged = tasks.merged()
-        every = Context.of(merged.x, merged.y, merged.mask)
+        every = Context.of_all(tasks)
         centre, scale = self._scale(Context.of(tasks.support_x, tasks.support_y, tasks.support_mask))
-        targets = ((every.y - centre) / scale).mT
-        weight = every.mask.to(targets.dtype)
-        evidence = regression_log_evidence(self._prior(self._embed(every.x)), targets, weight, self.noise)
+        targets, weight = ((every.y - centre) / scale).mT, every.mask.to(every.y.dtype)
+        gram = evaluate(self.kernel, self._embed(every.x))
+        evidence = regression_log_evidence(GramPrior(gram, gram.new_zeros(())), targets, weight, self.noise)
         return (evidence - weight.sum(1, keepdim=True) * scale.squeeze(1).log()).sum(-1)
 
     def _scale(self, context: Context) -> tuple[Tensor, Tensor]:
         """Centre and scale of targets by a context, (T, 1, K)."""
         if not self.normalise:
-            return context.y.new_zeros(()), torch.ones_like(context.y[:, :1])
+            return torch.zeros_like(context.y[:, :1]), torch.ones_like(context.y[:, :1])
         rows = context.mask.sum(1)[:, None, None] + 1
         centre = context.y.sum(1, keepdim=True) / rows
         squares = (context.y - centre).masked_fill(~context.mask.unsqueeze(-1), 0.0).square().sum(1, keepdim=True)
         return centre, ((squares + centre.square() + 1) / rows).sqrt()
 
-    def _prior(self, z: Tensor) -> GramPrior:
-        return GramPrior(self.kernel.gram(z), z.new_zeros(()))
-
     def _embed(self, x: Tensor) -> Tensor:
+        """Features (T, 1, N, F), with a dimension for the targets, which share a kernel."""
         found: Tensor = self.features(x.flatten(0, 1))
-        return found.unflatten(0, x.shape[:2])
+        return found.unflatten(0, x.shape[:2]).unsqueeze(1)
+
+
+def _spectral_mixture(width: int, components: int, highest: float) -> Kernel:
+    """``sum_q w_q prod_d cos(2 pi mu_qd t_d) exp(-2 pi^2 t_d^2 v_qd)``, frequencies evenly spread.
+
+    A sum of mixtures of one component, as GPyTorch's of several is a product over columns of sums.
+    """
+    parts = []
+    for number in range(components):
+        part = SpectralMixtureKernel(num_mixtures=1, ard_num_dims=width).float()
+        part.mixture_means = torch.full((1, 1, width), max(number * highest / max(components - 1, 1), 1e-3))
+        part.mixture_scales = torch.full((1, 1, width), highest / (2 * components))
+        part.mixture_weights = torch.ones(1)
+        part.raw_mixture_weights.requires_grad_(False)
+        parts.append(ScaleKernel(part).float())
+        parts[-1].outputscale = torch.tensor(1 / components)
+    return AdditiveKernel(*parts)

@@ -37,8 +37,7 @@ class ExactProcess:
         if tasks.origin is None:
             raise ValueError("these tasks do not say what they were drawn from (Tasks.origin)")
         context = Context.of(tasks.support_x.double(), tasks.support_y.double(), tasks.support_mask)
-        prior = GramPrior(true_covariance(tasks.origin, context.x).unsqueeze(1), context.x.new_zeros(()))
-        posterior = conditioned(prior, context, self.noise**2)
+        posterior = conditioned(true_covariance(tasks.origin, context.x).unsqueeze(1), context, self.noise**2)
         return _ExactPosterior(self.noise**2, tasks.origin, context.x, posterior, context.mask.sum(1))
 
 
@@ -51,14 +50,14 @@ class _ExactPosterior(FunctionPosterior):
     n_context: Tensor
 
     def moments(self, query: Tensor) -> Moments:
-        cross = true_covariance(self.origin, self.x, query.double())
-        prior_variance = cross.new_ones(len(query), 1, query.shape[1])  # all of the kernels have variance 1
-        return observed(self.posterior, Queries(cross.unsqueeze(1), prior_variance), self.noise)
+        cross = true_covariance(self.origin, self.x, query.double()).unsqueeze(1)
+        return observed(self.posterior, Queries(cross, cross.new_ones(())), self.noise)  # the kernels have variance 1
 
 
-def conditioned(prior: GramPrior, context: Context, noise: float | Tensor) -> GramPosterior:
-    """The posterior of K latents that share a kernel; `noise` is a variance."""
-    return prior.condition(regression_sites(context.y.mT, context.mask, noise))
+def conditioned(gram: Tensor, context: Context, noise: float | Tensor) -> GramPosterior:
+    """The posterior of K latents that share a kernel (T, 1, S, S); `noise` is a variance."""
+    sites = regression_sites(context.y.mT, context.mask, noise)
+    return GramPrior(gram, gram.new_zeros(())).condition(sites)
 
 
 def observed(posterior: GramPosterior, queries: Queries, noise: float | Tensor) -> Moments:

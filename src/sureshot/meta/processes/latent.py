@@ -51,16 +51,14 @@ class LatentNP(RegressionLearner):
     def encode(self, context: Context, generator: torch.Generator) -> Tensor:
         """Draws of z, (M, T, Z)."""
         given = self.latent_given(context)
-        noise = torch.randn(
-            self.draws_prediction, 1, self.latent, generator=generator, device=generator.device, dtype=given.mean.dtype
-        )
+        shape, dtype = (self.draws_prediction, 1, self.latent), given.mean.dtype
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
         return given.mean + given.stddev * noise
 
     def latent_given(self, context: Context) -> Normal:
         """q(z | context), (T, Z); the deviation is between 0.1 and 1, as released."""
-        mean, raw = self.of_latent(
-            mean_of_rows(self.encoder(torch.cat([context.x, context.y], -1)), context.mask)
-        ).chunk(2, -1)
+        known = mean_of_rows(self.encoder(torch.cat([context.x, context.y], -1)), context.mask)
+        mean, raw = self.of_latent(known).chunk(2, -1)
         return Normal(mean, 0.1 + 0.9 * raw.sigmoid(), validate_args=False)
 
     def answer(self, encoded: Tensor, query: Tensor) -> Moments:
@@ -69,7 +67,7 @@ class LatentNP(RegressionLearner):
         return normals(self.decoder(inputs), self.floor)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        rows = Context.of(*_all_rows(tasks)).mask.sum(1).clamp_min(1)
+        rows = Context.of_all(tasks).mask.sum(1).clamp_min(1)
         return -self.bound(tasks, generator) / rows
 
     def bound(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
@@ -87,7 +85,7 @@ class LatentNP(RegressionLearner):
         self, tasks: Tasks, n_draws: int, generator: torch.Generator
     ) -> tuple[Tensor, Normal, Normal, Tensor]:
         """Log densities (M, T) of all rows given each draw (M, T, Z) of z, q(z | C) and q(z | T)."""
-        every = Context.of(*_all_rows(tasks))
+        every = Context.of_all(tasks)
         context = Context.of(tasks.support_x, tasks.support_y, tasks.support_mask)
         prior, proposal = self.latent_given(context), self.latent_given(every)
         shape = (n_draws, *proposal.mean.shape)
@@ -96,8 +94,3 @@ class LatentNP(RegressionLearner):
         mean, deviation = self.answer(z, every.x)
         density = Normal(mean, deviation, validate_args=False).log_prob(every.y).sum(-1)  # (M, T, N)
         return density.masked_fill(~every.mask, 0.0).sum(-1), prior, proposal, z
-
-
-def _all_rows(tasks: Tasks) -> tuple[Tensor, Tensor, Tensor | None]:
-    merged = tasks.merged()
-    return merged.x, merged.y, merged.mask

@@ -15,12 +15,10 @@ from sureshot.networks.backbones.initialisation import dense, he_normal
 
 def mlp(widths: Sequence[int], generator: torch.Generator, last: float = 1.0) -> nn.Sequential:
     """Linear layers of these widths, the input's first, with rectifiers between them; `last` scales the last one."""
-    layers: list[nn.Module] = []
-    for before, after in pairwise(widths):
-        layers += [dense(he_normal(after, before, generator)), nn.ReLU()]
+    layers = [dense(he_normal(after, before, generator)) for before, after in pairwise(widths)]
     with torch.no_grad():
-        layers[-2].weight.mul_(last)  # type: ignore[operator]
-    return nn.Sequential(*layers[:-1])
+        layers[-1].weight.mul_(last)
+    return nn.Sequential(*[part for layer in layers for part in (layer, nn.ReLU())][:-1])
 
 
 def answering(widths: Sequence[int], generator: torch.Generator) -> nn.Sequential:
@@ -42,10 +40,8 @@ def mean_of_rows(rows: Tensor, mask: Tensor) -> Tensor:
     return rows.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
 
 
-def check_sizes(floor: float, **sizes: int) -> None:
+def check_sizes(floor: float, **sizes: float) -> None:
     """Refuse sizes below 1, and a floor of deviations that is none."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-    if not 0 < floor < 1:
-        raise ValueError(f"floor must be a deviation between 0 and 1, got {floor}")
+    wrong = [f"{name} must be at least 1, got {size}" for name, size in sizes.items() if size < 1]
+    if wrong or not 0 < floor < 1:
+        raise ValueError(wrong[0] if wrong else f"floor must be a deviation between 0 and 1, got {floor}")

@@ -44,7 +44,7 @@ class Checkpoint:
     @property
     def answers_with_numbers(self) -> bool:
         """Whether it is a learner of numbers (`build_process`) rather than of classes (`build`)."""
-        from sureshot.meta.processes.registry import PROCESS_NAMES
+        from sureshot.meta.processes import PROCESS_NAMES
 
         return self.learner.get("name") in PROCESS_NAMES
 
@@ -62,9 +62,9 @@ class Checkpoint:
 
     def build_process(self) -> RegressionLearner:
         """The same of a learner of numbers."""
-        from sureshot.meta.processes.registry import process_from_config
+        from sureshot.meta.processes import make_process
 
-        return self._restored(lambda: process_from_config(self.learner))
+        return self._restored(lambda: make_process(**self.learner))
 
     def _restored(self, make: Callable[[], Module]) -> Module:
         try:

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeVar, get_type_hints
+from typing import Any, Literal, Self, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
 from sureshot.data.settings_files import read_toml, section
@@ -128,24 +128,12 @@ class ValidationConfig:
             at_least("validation", self, 1, "patience")
 
 
-class Validating(Protocol):
-    """What the loop asks of a section on validation."""
-
-    @property
-    def every(self) -> int:
-        """In episodes."""
-
-    @property
-    def patience(self) -> int | None:
-        """Validations without a better one."""
-
-
 class RunConfig:
     """Sections of settings, the fields of the dataclasses derived from this."""
 
     data: DataConfig
     training: OptimisationConfig
-    validation: Validating
+    validation: Any  # with `every` and `patience`
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> Self:

@@ -24,9 +24,9 @@ from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet, digest
 from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
-from sureshot.meta.functions.by_name import FunctionData, load_functions
+from sureshot.meta.functions import FunctionData, load_functions
 from sureshot.meta.learners.base import ClassLearner
-from sureshot.meta.processes.registry import check_process
+from sureshot.meta.processes import make_process
 from sureshot.meta.training.assembly import build_learner, check_names, parameter_groups
 from sureshot.meta.training.config import TrainingConfig
 from sureshot.meta.training.function_config import FunctionTrainingConfig
@@ -79,7 +79,7 @@ def train(
     scores: type[ValidationScores | FunctionScores]
     make: Callable[[Processes], TaskTraining]
     if isinstance(config, FunctionTrainingConfig):
-        check_process(config.learner.name, config.learner.options)
+        make_process(config.learner.name, 1, 1, **config.learner.options)  # refused before any data are read
         scores, make = FunctionScores, partial(_on_functions, config, data_root, data)
     else:
         check_names(config)

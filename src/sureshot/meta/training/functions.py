@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sureshot.meta.functions.by_name import FunctionData
-from sureshot.meta.functions.source import FunctionProtocol
+from sureshot.meta.functions import FunctionData
 from sureshot.meta.learners.functions import RegressionLearner
-from sureshot.meta.processes.registry import make_process
+from sureshot.meta.processes import make_process
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.function_config import FunctionTrainingConfig
 from sureshot.meta.training.task_training import TaskTraining
@@ -45,11 +44,10 @@ class FunctionTraining(TaskTraining):
         choosing = {"validation_rows": data.val.identity} if config.validation.every > 0 else {}
         super().__init__(self.learner, config, {"rows": data.train.identity, **choosing})
         self._settings, self._source, self._device = config, data.train, group.device
-        self._protocol = FunctionProtocol(config.episodes.context, config.episodes.targets)
         self._exam: Tasks | None = None
         if config.validation.every > 0 and group.writes:
             generator = generator_for(config.validation.seed, "validation tasks")
-            self._exam = data.val.sample(config.validation.tasks, self._protocol, generator)
+            self._exam = data.val.sample(config.validation.tasks, config.episodes, generator)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """One learning rate for networks, and one for a kernel's parameters and the noise."""
@@ -59,14 +57,12 @@ class FunctionTraining(TaskTraining):
             [p for p in self.learner.parameters() if p.requires_grad and (id(p) in inside) is kept]
             for kept in (True, False)
         )
-        return [
-            {"params": of_network, "lr": rates.learning_rate},
-            {"params": others, "lr": rates.learning_rate_kernel},
-        ]
+        found = ((of_network, rates.learning_rate), (others, rates.learning_rate_kernel))
+        return [{"params": parameters, "lr": rate} for parameters, rate in found]
 
     def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
         seed = generator_for(self._settings.training.seed, "tasks", step)
-        tasks = self._source.sample(self.units_per_step, self._protocol, seed).select(share)
+        tasks = self._source.sample(self.units_per_step, self._settings.episodes, seed).select(share)
         losses: Tensor = self.learner(tasks.to(self._device), generator)
         return losses
 
