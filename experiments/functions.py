@@ -47,10 +47,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
 CNP, NP, ANP, CONVCNP = "cnp", "np", "anp", "convcnp"
 DKT, SPECTRAL = "dkt, rbf", "dkt, spectral mixture"
 LEARNERS: dict[str, tuple[str, dict[str, Any], int]] = {
-    CNP: ("cnp", {}, 8000),
-    NP: ("np", {}, 3000),
-    ANP: ("anp", {}, 2500),
-    CONVCNP: ("convcnp", {"width": 32}, 2500),
+    CNP: ("cnp", {}, 12000),
+    NP: ("np", {}, 3500),
+    ANP: ("anp", {}, 3500),
+    CONVCNP: ("convcnp", {"width": 32}, 4000),
     DKT: ("dkt_regression", {"lengthscale": 0.5}, 2500),
     SPECTRAL: ("dkt_regression", {"kernel": "spectral_mixture"}, 2000),
 }

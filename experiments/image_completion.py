@@ -30,9 +30,9 @@ _GRID = {"width": 24, "dilations": [1, 1, 2, 2]}
 CONVCNP = "convcnp"
 LEARNERS: dict[str, tuple[str, dict[str, Any], int]] = {
     "cnp": ("cnp", {}, 5000),
-    "np": ("np", {}, 1200),
-    "anp": ("anp", {"blocks": 1}, 1000),
-    CONVCNP: ("convcnp", _GRID, 400),
+    "np": ("np", {}, 1500),
+    "anp": ("anp", {"blocks": 1}, 1300),
+    CONVCNP: ("convcnp", _GRID, 700),
 }
 """As in `experiments.functions.LEARNERS`; a grid of the convolutions has a cell for each pixel."""
 

@@ -25,6 +25,7 @@ from sureshot.meta.functions.images import Images
 from sureshot.meta.functions.source import FunctionProtocol, with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.processes import ExactProcess
+from sureshot.meta.tasks import Tasks
 from sureshot.meta.training import load_checkpoint, train
 from sureshot.meta.training.function_config import FunctionTrainingConfig
 from sureshot.networks.checkpoint import LAST_NAME
@@ -140,9 +141,7 @@ def completed(method: AdaptsToFunctions, data: FunctionData, cell: FunctionCell)
     return found
 
 
-def _context_only(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> Any:
-    from sureshot.meta.tasks import Tasks
-
+def _context_only(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> Tasks:
     return Tasks(x, y, x[:, :0], y[:, :0], 0, mask)
 
 

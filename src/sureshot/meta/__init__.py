@@ -1,8 +1,9 @@
 """Few-shot learning: learners of many small tasks.
 
-`tasks` is the batch that flows, `episodes` draws it from a labelled set (sizes: `protocols`). `learners` and
-`baselines` adapt to tasks under one contract; `training` makes trainees of them for the loop of `sureshot.networks`,
-and `evaluation` says how good they are.
+`tasks` is the batch that flows, `episodes` draws it from a labelled set (sizes: `protocols`), and `functions` from
+functions whose values are numbers. `learners` and `baselines`, and `processes` for numbers, adapt to tasks under one
+contract; `training` makes trainees of them for the loop of `sureshot.networks`, and `evaluation` says how good they
+are.
 """
 
 from typing import TYPE_CHECKING

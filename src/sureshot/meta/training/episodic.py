@@ -26,7 +26,6 @@ from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.functions import FunctionData, load_functions
 from sureshot.meta.learners.base import ClassLearner
-from sureshot.meta.processes import make_process
 from sureshot.meta.training.assembly import build_learner, check_names, parameter_groups
 from sureshot.meta.training.config import TrainingConfig
 from sureshot.meta.training.function_config import FunctionTrainingConfig
@@ -79,7 +78,6 @@ def train(
     scores: type[ValidationScores | FunctionScores]
     make: Callable[[Processes], TaskTraining]
     if isinstance(config, FunctionTrainingConfig):
-        make_process(config.learner.name, 1, 1, **config.learner.options)  # refused before any data are read
         scores, make = FunctionScores, partial(_on_functions, config, data_root, data)
     else:
         check_names(config)
