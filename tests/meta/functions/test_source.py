@@ -76,9 +76,11 @@ def test_pixels_of_images() -> None:
 def test_an_image_has_only_so_many_pixels() -> None:
     tasks = Images(photographs()).sample(2, FunctionProtocol(50, 7), generator())
     assert tasks.support_mask is not None
-    assert tasks.query_mask is not None
-    assert tasks.support_mask.sum(1).tolist() == [19, 19]
-    assert tasks.query_mask.sum(1).tolist() == [1, 1]
+    assert tasks.query_mask is None
+    assert tasks.support_mask.sum(1).tolist() == [13, 13]
+    few = Images(photographs()).sample(2, FunctionProtocol(50, 30), generator())
+    assert few.query_mask is not None
+    assert few.query_mask.sum(1).tolist() == [10, 10]
 
 
 def test_images_only() -> None:

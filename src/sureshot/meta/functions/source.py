@@ -72,7 +72,8 @@ class FunctionSource(ABC):
             raise ValueError(f"expected at least one task, and no inputs beyond those there are; got {n_tasks} tasks")
         (fewest, most), wanted = protocol.context_range, protocol.targets
         x, y, counts, origin = self.rows(n_tasks, most + wanted, generator, beyond)
-        n_context = torch.randint(fewest, most + 1, (n_tasks, 1), generator=generator).minimum(counts - 1)
+        kept = (counts // 2).clamp_max(wanted)  # for targets, of functions with few rows
+        n_context = torch.randint(fewest, most + 1, (n_tasks, 1), generator=generator).minimum(counts - kept)
         n_targets = (counts - n_context).clamp_max(wanted)
 
         def taken(start: Tensor, size: int, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
