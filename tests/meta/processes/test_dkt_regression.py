@@ -48,15 +48,10 @@ def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.n
     state = {name: value.detach().numpy() for name, value in learner.kernel.named_parameters()}
     if "raw_outputscale" not in state:
         total = np.zeros(apart.shape[:2])
-        for number in range(3):
-            positive = {
-                name: np.log1p(np.exp(state[f"kernels.{number}.{name}"]))
-                for name in ("raw_outputscale", *(f"base_kernel.raw_mixture_{part}" for part in PARTS))
-            }
-            weight, *parts = positive.values()
-            own, frequency, deviation = (part.reshape(-1) for part in parts)
-            each = own * np.cos(2 * np.pi * frequency * apart) * np.exp(-2 * (np.pi * apart * deviation) ** 2)
-            total += weight * each.prod(-1)
+        weights, means, scales = (np.log1p(np.exp(state[f"raw_mixture_{part}"])) for part in PARTS)
+        for weight, frequency, deviation in zip(weights, means[:, 0], scales[:, 0], strict=True):
+            waves = np.cos(2 * np.pi * frequency * apart) * np.exp(-2 * (np.pi * apart * deviation) ** 2)
+            total += weight * waves.prod(-1)
         return total
     scale = np.exp(state["raw_outputscale"])
     lengthscale = np.exp(state["base_kernel.raw_lengthscale"])

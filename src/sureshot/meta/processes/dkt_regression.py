@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
-from gpytorch.kernels import AdditiveKernel, Kernel, ScaleKernel, SpectralMixtureKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.least_squares import regression_log_evidence
 from sureshot.kernels import evaluate
+from sureshot.kernels.gpytorch_kernels import SpectralMixtureKernel, set_values
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.processes.exact import conditioned, observed
@@ -130,17 +131,12 @@ class DKTRegression(RegressionLearner):
 
 
 def _spectral_mixture(width: int, components: int, highest: float) -> Kernel:
-    """``sum_q w_q prod_d cos(2 pi mu_qd t_d) exp(-2 pi^2 t_d^2 v_qd)``, frequencies evenly spread.
-
-    A sum of mixtures of one component, as GPyTorch's of several is a product over columns of sums.
-    """
-    parts = []
-    for number in range(components):
-        part = SpectralMixtureKernel(num_mixtures=1, ard_num_dims=width).float()
-        part.mixture_means = torch.full((1, 1, width), max(number * highest / max(components - 1, 1), 1e-3))
-        part.mixture_scales = torch.full((1, 1, width), highest / (2 * components))
-        part.mixture_weights = torch.ones(1)
-        part.raw_mixture_weights.requires_grad_(False)
-        parts.append(ScaleKernel(part).float())
-        parts[-1].outputscale = torch.tensor(1 / components)
-    return AdditiveKernel(*parts)
+    """Of as many components with frequencies evenly spread."""
+    means = torch.linspace(0.0, highest, components).clamp_min(1e-3)
+    kernel = SpectralMixtureKernel(components, width).float()
+    return set_values(
+        kernel,
+        mixture_weights=torch.full((components,), 1 / components),
+        mixture_means=means[:, None, None].expand(-1, 1, width),
+        mixture_scales=torch.full((components, 1, width), highest / (2 * components)),
+    )
