@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from sureshot.likelihoods import OneVsEach
 from sureshot.meta.learners.base import ClassLearner, TaskPosterior, seeded
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
 from sureshot.meta.tasks import Tasks
@@ -38,6 +39,7 @@ class Network(Backbone):
     """A small smooth network."""
 
     name = "network"
+    map_shape = 5, 1, 1
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__((WIDTH,), 5, {})
@@ -62,6 +64,9 @@ class Case:
     other_ways: str | None = None  # why tasks of other numbers of classes, or padded ones, are not taken
     no_slopes: str | None = None  # why the gradient is not the slope of the loss
     integrates: bool = False  # whether probabilities are integrals by points
+    blank: str | None = None  # why it cannot tell classes apart before it is trained
+    chases: str | None = None  # why its steps need not lower the loss
+    alone: str | None = None  # why tasks cannot share passes
 
     def build(self, seed: int = 0) -> ClassLearner:
         return make_learner(self.name, Network(seed), **self.options)
@@ -70,11 +75,23 @@ class Case:
 SHUFFLES = "the shuffles of the descent go by row"
 SEQUENCE = "the recurrent networks read the support as a sequence"
 BASES = {"n_base_classes": N_BASE_CLASSES, "head_training": {"epochs": 12, "learning_rate": 0.1}}
-EXTRA = {
+PASSES = "each task passes a network of its own"
+EXTRA: dict[str, dict[str, Any]] = {
     "matchingnet": {"row_order": SEQUENCE, "class_order": SEQUENCE},
     "feature_transfer": {"options": BASES, "row_order": SHUFFLES},
     "baseline_plus_plus": {"options": BASES, "row_order": SHUFFLES},
+    "maml": {"alone": PASSES},
+    "abml": {"samples": True, "alone": PASSES},
+    "bayesian_maml": {"samples": True},
+    "relationnet": {
+        "blank": "what is alike is a network that starts at random",
+        "no_slopes": "a pair that no channel answers to lies on the kink of a ReLU; see test_relation",
+    },
 }
+RANDOM_START = "small steps leave a random last layer what it was"
+NUMBERED = "every class has a learnt start of its own"
+ONLY_THREE = "its last layer has three classes"
+AS_PUBLISHED: dict[str, Any] = {"class_order": NUMBERED, "other_ways": ONLY_THREE}
 SPLIT = "the released split takes the first rows of the classes in order"
 DETACHED = "the tilting f~ is a constant of the gradient"
 BY_SAMPLES = "the gradient is an estimate by samples"
@@ -97,6 +114,20 @@ def traits(name: str) -> dict[str, Any]:
 
 
 CASES = [Case(name, name, **traits(name)) for name in LEARNER_NAMES] + [
+    Case("maml_published", "maml", {"preset": "paper", "way": 3}, **AS_PUBLISHED, alone=PASSES, blank=RANDOM_START),
+    Case("maml_first_order", "maml", {"first_order": True}, no_slopes="gradients are constants", alone=PASSES),
+    Case(
+        "abml_published", "abml", {"preset": "paper", "way": 3}, True, **AS_PUBLISHED, alone=PASSES, blank=RANDOM_START
+    ),
+    Case("bayesian_maml_published", "bayesian_maml", {"preset": "paper", "way": 3}, **AS_PUBLISHED),
+    Case(
+        "bayesian_maml_chaser",
+        "bayesian_maml",
+        {"objective": "chaser"},
+        True,
+        no_slopes="the leader is a constant of the gradient",
+        chases="the leader moves away as its pursuers learn",
+    ),
     Case("matchingnet_without_context", "matchingnet", {"full_context": False}),
     Case("matchingnet_fixed_steps", "matchingnet", {"attention_steps": 2}, row_order=SEQUENCE, class_order=SEQUENCE),
     Case("cdkt_ml_paper", "cdkt_ml", {"preset": "paper", "n_steps_prediction": 5}, integrates=True),
@@ -268,7 +299,7 @@ def test_predictions_are_distributions(case: Case, way: int, shots: int, queries
     assert (latents.variance >= 0).all()
 
 
-@each(CASES)
+@doing("blank")
 def test_separated_classes_are_told_apart(case: Case) -> None:
     tasks = episodes(20, 3, 5, 4, seed=1)
     probabilities = predict(double(case), tasks)
@@ -409,12 +440,13 @@ def shortened(tasks: Tasks, rows: int) -> Tasks:
 def test_padding_has_no_gradient(case: Case) -> None:
     learner = double(case)
     tasks = padded(episodes(), 2, 1)
-    embedded = learner.embed_tasks(tasks)
+    embedded = learner.embed_tasks(tasks) if isinstance(learner, EmbeddingLearner) else tasks
     support = embedded.support_x.detach().requires_grad_()
     query = embedded.query_x.detach().requires_grad_()
-    learner.task_losses(embedded.with_inputs(support, query), seeded(CPU)).sum().backward()
-    for grad, mask in ((support.grad, tasks.support_mask), (query.grad, tasks.query_mask)):
-        assert grad is not None
+    losses_of = learner.task_losses if isinstance(learner, EmbeddingLearner) else learner.input_losses
+    loss = losses_of(embedded.with_inputs(support, query), seeded(CPU)).sum()
+    gradients = torch.autograd.grad(loss, (support, query), allow_unused=True, materialize_grads=True)
+    for grad, mask in zip(gradients, (tasks.support_mask, tasks.query_mask), strict=True):
         assert mask is not None
         assert grad.isfinite().all()
         assert grad[~mask].abs().max() < 1e-14  # rounding of kernels in which padding is a point, else 0
@@ -452,7 +484,7 @@ def test_gradients_are_slopes_of_the_loss(case: Case) -> None:
         torch.testing.assert_close((gradient * direction).sum(), slope, rtol=1e-4, atol=1e-6)
 
 
-@each(CASES)
+@doing("chases")
 def test_learning_lowers_the_loss(case: Case) -> None:
     learner = case.build()
     optimiser = torch.optim.Adam(learner.parameters(), lr=0.01)
@@ -490,7 +522,7 @@ def test_posteriors_are_independent_of_each_other_and_of_later_training(case: Ca
     optimiser = torch.optim.SGD(learner.parameters(), lr=1.0)
     learner.train()(training_tasks(learner)).sum().backward()  # statistics of batch normalisation move, too
     optimiser.step()
-    if learner.fits_normalisation:
+    if isinstance(learner, EmbeddingLearner) and learner.fits_normalisation:
         learner.set_centre(torch.ones(()))
     if learner.fits_temperature:
         learner.set_temperature(3.0)
@@ -572,7 +604,11 @@ def test_bad_inputs_are_refused_by_name(case: Case) -> None:
 def test_bfloat16_and_passes_of_several_tasks_change_little(case: Case) -> None:
     learner = case.build()
     around = single(training_tasks(learner))
-    rough = make_learner(case.name, Network(), **case.options, precision="bfloat16", tasks_per_pass=2)
+    passes = {"tasks_per_pass": 1 if case.alone else 2}
+    if case.alone:
+        with pytest.raises(ValueError, match="passes every task by itself"):
+            make_learner(case.name, Network(), **case.options, tasks_per_pass=2)
+    rough = make_learner(case.name, Network(), **case.options, precision="bfloat16", **passes)
     error = 0.3 if case.samples else 0.05  # of the draws; of 8 bits
     torch.testing.assert_close(losses(rough, around), losses(learner, around), rtol=error, atol=error)
     rough(around).sum().backward()

@@ -16,7 +16,7 @@ from sureshot.cli.console import note
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import FewShotData
-    from sureshot.meta.learners.embedding import EmbeddingLearner
+    from sureshot.meta.learners.base import ClassLearner
     from sureshot.meta.protocols import EpisodeProtocol
     from sureshot.meta.training.checkpoint import Checkpoint
     from sureshot.meta.training.config import TrainingConfig
@@ -37,7 +37,7 @@ class LoadedLearner:
         return str(self.checkpoint.learner.get("name"))
 
     @cached_property
-    def learner(self) -> EmbeddingLearner:
+    def learner(self) -> ClassLearner:
         """In evaluation mode."""
         return self.checkpoint.build()
 
@@ -168,7 +168,7 @@ class EvaluationOptions:
                 _check_new(one, load_few_shot(trained_on, self.data, **with_options), data, self.split)
         shape = tuple(data.test.x.shape[1:])
         for one in loaded:
-            backbone = one.learner.backbone
+            backbone = one.learner.network
             if isinstance(backbone, Backbone) and backbone.input_shape != shape:
                 raise ValueError(
                     f"{one.checkpoint.path} takes {describe(backbone.input_shape)}, but {name} has {describe(shape)}: "

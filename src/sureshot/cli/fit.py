@@ -127,7 +127,7 @@ def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
             "CSV, Parquet or NPZ file"
         )
     found = load_checkpoint(checkpoint)
-    backbone = found.build().backbone
+    backbone = found.build().network
     assert isinstance(backbone, Backbone)
     table = load_image_table(path, backbone.input_shape, with_labels=True)
     trained_on = found.config.get("data", {}).get("name", "folder")

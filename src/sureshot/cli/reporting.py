@@ -245,6 +245,6 @@ def _method(model: IncrementalClassifier) -> dict[str, object]:
     from sureshot.networks.backbones import Backbone
 
     learner = model.learner_
-    assert isinstance(learner.backbone, Backbone)
+    assert isinstance(learner.network, Backbone)
     found = {"learner": learner.config["name"], "preset": learner.config["preset"]}
-    return found | {"backbone": learner.backbone.config["name"]}
+    return found | {"backbone": learner.network.config["name"]}

@@ -6,7 +6,8 @@ of `sureshot meta-train`: `fit` conditions its learner on the labelled rows and 
 
 A checkpoint's backbone turns inputs into embeddings, in double precision like everything after it. A network adds up in
 another order when the batch has another size; embeddings are kept in single precision, whose rounding hides that: a row
-has one embedding in any batch. The labelled rows are kept raw without a checkpoint, as embeddings with one.
+has one embedding in any batch. The labelled rows are kept as embeddings; raw without a checkpoint, and with one whose
+learner changes its network for each task.
 """
 
 from __future__ import annotations
@@ -136,6 +137,12 @@ class FewShotClassifier(IncrementalClassifier):
                 "columns does not go with a checkpoint, whose network takes numbers only: leave one of them out."
             )
         learner = load_checkpoint(self.checkpoint).build().double().requires_grad_(False)
+        if learner.transductive:
+            raise ValueError(
+                f"{self.checkpoint} holds a learner whose answer to a row depends on the rows that are asked with it "
+                f"({learner.config['name']} with query_statistics = 'query'): meta-train it with query_statistics = "
+                "'support', which takes batch statistics from the labelled rows alone."
+            )
         return LearnerEncoder(learner.to(device_for(self.device)))
 
     @property

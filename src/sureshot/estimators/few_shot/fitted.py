@@ -1,4 +1,4 @@
-"""What `FewShotClassifier` has learnt with a checkpoint: its learner, given embeddings of the labelled rows."""
+"""What `FewShotClassifier` has learnt with a checkpoint: its learner, given the labelled rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sureshot.estimators.few_shot.inputs import device_of
 from sureshot.estimators.few_shot.predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.support import Support
-from sureshot.meta.learners import EmbeddingLearner
+from sureshot.meta.learners import ClassLearner
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class FewShotFitted(ClassFitted):
     """What a `FewShotClassifier` has learnt with a checkpoint."""
 
     predictor: ConditionedLearner
-    learner: EmbeddingLearner  # the checkpoint's, in double precision
+    learner: ClassLearner  # the checkpoint's, in double precision
     seed: int  # for learners that sample
 
     @property
@@ -62,8 +62,8 @@ class FewShotFitted(ClassFitted):
         return p[self.places_left_out], scores[self.places_left_out]
 
 
-def condition_rows(training: TrainingSet, learner: EmbeddingLearner, seed: int) -> FewShotFitted:
-    """Condition a learner on labelled rows, as embeddings of its backbone."""
+def condition_rows(training: TrainingSet, learner: ClassLearner, seed: int) -> FewShotFitted:
+    """Condition a learner on labelled rows, as `LearnerEncoder` keeps them."""
     support = Support.of(training.rows, len(training.classes), None, device_of(learner))
     with threads_for(len(support.y)):
         predictor = condition_on(learner, support, seed)

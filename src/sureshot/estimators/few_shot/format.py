@@ -1,6 +1,6 @@
 """What model files of `FewShotClassifier` hold.
 
-With a checkpoint: its learner, the labelled rows as embeddings, and nothing of the posterior. Conditioning is a
+With a checkpoint: its learner, the labelled rows as it takes them, and nothing of the posterior. Conditioning is a
 function of the learner, the rows and a seed, so it is done again on loading. Without a checkpoint the file is that of a
 `GPClassifier`, but for what it says it holds.
 """
@@ -44,12 +44,12 @@ class StoredFewShot(StoredClasses):
 
 def _own(fitted: FewShotFitted) -> dict[str, Any]:
     learner = fitted.learner
-    assert isinstance(learner.backbone, Backbone)
+    assert isinstance(learner.network, Backbone)
     assert isinstance(fitted.reader, LearnerEncoder)
     return {
         "seed": fitted.seed,
         "learner": dict(learner.config),
-        "backbone": dict(learner.backbone.config),
+        "backbone": dict(learner.network.config),
         "state": {name: _single(part) for name, part in learner.state_dict().items() if bool(part.isfinite().all())},
         "reading": fitted.reader.reading,
     }

@@ -1,4 +1,4 @@
-"""Rows for a meta-trained learner: embeddings of its backbone."""
+"""Rows for a meta-trained learner: embeddings of its backbone, or the rows as they are if tasks change the backbone."""
 
 from __future__ import annotations
 
@@ -8,30 +8,40 @@ import torch
 from torch import Tensor
 
 from sureshot.estimators.rows.encoder import Encoder
-from sureshot.meta.learners import EmbeddingLearner
+from sureshot.meta.learners import ClassLearner, EmbeddingLearner
 from sureshot.networks.backbones import Backbone
 
 
 @dataclass(frozen=True)
 class LearnerEncoder(Encoder):
-    """The backbone of a meta-trained learner, from rows to embeddings."""
+    """What a meta-trained learner is conditioned on."""
 
-    learner: EmbeddingLearner  # in evaluation mode and double precision
+    learner: ClassLearner  # in evaluation mode and double precision
 
     @property
     def shape(self) -> tuple[int, ...]:
-        backbone = self.learner.backbone
-        assert isinstance(backbone, Backbone)
-        return backbone.input_shape
+        return input_shape(self.learner)
 
     @property
     def device(self) -> torch.device:
         return device_of(self.learner)
 
     def embed(self, rows: Tensor) -> Tensor:
-        return self.learner.embed(rows.unsqueeze(0)).squeeze(0)
+        if isinstance(self.learner, EmbeddingLearner):
+            return self.learner.embed(rows.unsqueeze(0)).squeeze(0)
+        return rows.flatten(1)
+
+    @property
+    def exact(self) -> bool:
+        return not isinstance(self.learner, EmbeddingLearner)
 
 
-def device_of(learner: EmbeddingLearner) -> torch.device:
+def input_shape(learner: ClassLearner) -> tuple[int, ...]:
+    """Of one row."""
+    assert isinstance(learner.network, Backbone)
+    return learner.network.input_shape
+
+
+def device_of(learner: ClassLearner) -> torch.device:
     """Where a learner is."""
     return next(iter(learner.state_dict().values())).device

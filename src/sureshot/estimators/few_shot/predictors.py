@@ -21,6 +21,7 @@ from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.estimators.classes.class_fitted import ClassPredictor
 from sureshot.estimators.classes.uncertainty import entropies, entropy
+from sureshot.estimators.few_shot.inputs import input_shape
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.gaussian.algebra import weighted_factor
@@ -33,11 +34,14 @@ from sureshot.gaussian.without_rows import RowSites, beside_prior_classes, momen
 from sureshot.inference.one_vs_each.posterior import OneVsEachPosterior
 from sureshot.inference.one_vs_each.without_rows import moments_without as pair_moments_without
 from sureshot.likelihoods.quadrature import marginal_variance
-from sureshot.meta.learners import EmbeddedPosterior, EmbeddingLearner, GaussianProcessLearner
+from sureshot.meta.learners import ClassLearner, EmbeddingLearner, GaussianProcessLearner, TaskPosterior
 from sureshot.meta.learners.gp import distance_left_out, distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskProblem
 from sureshot.meta.tasks import TaskRows
+
+_ENTRIES_PER_NUMBER = 256
+"""About as many numbers a network holds for each of an input's; of a few layers of 64 channels."""
 
 
 class ConditionedLearner(ClassPredictor):
@@ -172,7 +176,8 @@ class GaussianPredictor(ConditionedLearner):
 class ScorePredictor(ConditionedLearner):
     """The answers of a learner without a posterior over its scores."""
 
-    posterior: EmbeddedPosterior  # of one task with the classes that have rows
+    posterior: TaskPosterior  # of one task with the classes that have rows
+    shape: tuple[int, ...]  # of a query
     present: Tensor  # (P,) int64
     n_classes: int
     entries_per_query: int
@@ -181,7 +186,7 @@ class ScorePredictor(ConditionedLearner):
 
     def moments(self, query: Tensor) -> tuple[Tensor, ...]:
         """The learner's own probabilities of the classes with rows, (Q, P)."""
-        return (self.posterior.predict(query.unsqueeze(0)).squeeze(0),)
+        return (self.posterior.predict(self._task(query)).squeeze(0),)
 
     def probabilities(self, moments: tuple[Tensor, ...], temperature: float) -> Tensor:
         """The learner's own, raised to 1 / temperature and normalised."""
@@ -194,11 +199,11 @@ class ScorePredictor(ConditionedLearner):
 
     def outlier_scores(self, query: Tensor) -> Tensor:
         """The learner's own."""
-        return self.posterior.outlier_score(query.unsqueeze(0)).squeeze(0)
+        return self.posterior.outlier_score(self._task(query)).squeeze(0)
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """The learner's own scores, minus infinity for a class without rows; the variances are 0."""
-        own = self.posterior.latents(query.unsqueeze(0)).mean.squeeze(0)
+        own = self.posterior.latents(self._task(query)).mean.squeeze(0)
         scores = own.new_full((len(query), self.n_classes), -torch.inf)
         scores[:, self.present] = own
         return scores, torch.zeros_like(scores)
@@ -208,10 +213,14 @@ class ScorePredictor(ConditionedLearner):
         total = entropy(self.probabilities(self.moments(query), temperature), -1)
         return total, total
 
+    def _task(self, query: Tensor) -> Tensor:
+        """Queries (Q, D) as those of one task, (1, Q, ...)."""
+        return query.unflatten(1, self.shape).unsqueeze(0)
+
 
 @torch.no_grad()
 def condition_on(
-    learner: EmbeddingLearner,  # in evaluation mode and double precision
+    learner: ClassLearner,  # in evaluation mode and double precision
     support: Support,
     seed: int,  # for learners that sample
 ) -> ConditionedLearner:
@@ -226,9 +235,16 @@ def condition_on(
         return _gaussian(learner, support, y, present, generator)
     repeats = _whole(support.weight, type(learner).__name__)
     x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
-    sets = TaskRows(x.unsqueeze(0), y.unsqueeze(0), len(present))
-    posterior = learner.condition_embedded(sets, generator)
-    return ScorePredictor(posterior, present, support.n_classes, len(x) * max(x.shape[1], len(present)), x.device)
+    shape = (x.shape[1],) if isinstance(learner, EmbeddingLearner) else input_shape(learner)
+    sets = TaskRows(x.unflatten(1, shape).unsqueeze(0), y.unsqueeze(0), len(present))
+    posterior: TaskPosterior
+    if isinstance(learner, EmbeddingLearner):
+        posterior = learner.condition_embedded(sets, generator)
+        entries = len(x) * max(x.shape[1], len(present))
+    else:
+        posterior = learner.condition_inputs(sets, generator)
+        entries = _ENTRIES_PER_NUMBER * x.shape[1]
+    return ScorePredictor(posterior, shape, present, support.n_classes, entries, x.device)
 
 
 def _gaussian(

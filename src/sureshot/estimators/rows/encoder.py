@@ -51,6 +51,11 @@ class Encoder(Reader):
     def embed(self, rows: torch.Tensor) -> torch.Tensor:
         """Embeddings (n, D) of rows (n, *shape) in double precision."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether what is kept has all digits, as rows that no network has changed may have."""
+        return False
+
     def taught(self, X: Any, sample_weight: Any) -> Reader:
         """With how X was read."""
         return replace(self, reading=Remembered.of(X))
@@ -59,7 +64,7 @@ class Encoder(Reader):
         return check_rows(name, X, self.shape, columns)
 
     def keep(self, checked: np.ndarray, fitting: bool) -> np.ndarray:
-        """Embeddings (n, D), float64 with the digits of float32."""
+        """Embeddings (n, D), float64 with the digits of float32 unless they are `exact`."""
         parts = []
         with torch.no_grad():
             starts = range(0, len(checked), EMBEDDING_BATCH_SIZE)
@@ -67,7 +72,7 @@ class Encoder(Reader):
                 block = as_rows(checked[start : start + EMBEDDING_BATCH_SIZE], self.shape)
                 parts.append(self.embed(block.to(self.device)).cpu())
         embedded = within_range(torch.cat(parts).numpy(), LARGEST_EMBEDDING)
-        return embedded.astype(np.float32).astype(np.float64)
+        return embedded if self.exact else embedded.astype(np.float32).astype(np.float64)
 
 
 def check_rows(name: str, X: Any, shape: tuple[int, ...], columns: Columns | None) -> tuple[np.ndarray, Columns]:

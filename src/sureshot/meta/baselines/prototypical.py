@@ -49,8 +49,13 @@ class ProtoNet(EmbeddingLearner):
 
     def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> PrototypePosterior:
         """Class means; a class without support rows has no prototype and counts as absent."""
-        labels = support.one_hot()
-        counts = labels.sum(1)
-        sums = labels.transpose(1, 2) @ support.without_padding()
-        present = counts > 0 if support.class_mask is None else (counts > 0) & support.class_mask
-        return PrototypePosterior(sums / counts.clamp_min(1)[..., None], present)
+        return PrototypePosterior(*class_means(support))
+
+
+def class_means(support: TaskRows) -> tuple[Tensor, Tensor]:
+    """Mean embeddings (T, C, D), and which classes have a support row (T, C)."""
+    labels = support.one_hot()
+    counts = labels.sum(1)
+    sums = labels.transpose(1, 2) @ support.without_padding()
+    present = counts > 0 if support.class_mask is None else (counts > 0) & support.class_mask
+    return sums / counts.clamp_min(1)[..., None], present

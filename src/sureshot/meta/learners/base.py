@@ -12,10 +12,10 @@ each task, by gradient steps say, derives from `ClassLearner` itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -98,8 +98,14 @@ class Learner(nn.Module, ABC):
 class ClassLearner(Learner):
     """A learner of classes; derived classes write `network`, `input_losses` and `condition_inputs`."""
 
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Options by which a preset differs from the defaults; of learners that have settings of their own for it."""
+
     samples_images = False
     """Whether meta-training feeds single images of all base classes instead of episodes (see `Tasks.class_ids`)."""
+
+    transductive = False
+    """Whether the answer to a query depends on the other queries that are asked with it."""
 
     fits_temperature = False
     """Whether meta-training fits a temperature of the predictive probabilities on validation tasks."""
@@ -193,6 +199,16 @@ def require_finite(name: str, x: Tensor, mask: Tensor | None) -> None:
             f"{name} has NaN or infinite numbers in {int(broken.sum())} rows, the first is row {row} of task {task}: "
             "fill them in or leave those rows out"
         )
+
+
+def check_query(
+    query: Tensor,  # (T, Q, ...)
+    n_tasks: int,
+) -> None:
+    """Refuse queries of another number of tasks, or that are not finite (`ValueError`)."""
+    if query.dim() < 2 or len(query) != n_tasks:
+        raise ValueError(f"query_x must be (T, Q, ...) with the queries of {n_tasks} tasks, got {tuple(query.shape)}")
+    require_finite("query_x", query, None)
 
 
 def mean_over_rows(values: Tensor, mask: Tensor | None) -> Tensor:

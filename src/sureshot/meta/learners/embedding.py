@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, require_finite
+from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.precision import Precision, check_precision, encode
 
@@ -52,11 +52,7 @@ class InputPosterior(TaskPosterior):
             return self.embedded.outlier_score(self._embed(query))
 
     def _embed(self, query: Tensor) -> Tensor:
-        if query.dim() < 2 or len(query) != self.n_tasks:
-            raise ValueError(
-                f"query_x must be (T, Q, ...) with the queries of {self.n_tasks} tasks, got {tuple(query.shape)}"
-            )
-        require_finite("query_x", query, None)
+        check_query(query, self.n_tasks)
         return self.learner.embed(query)
 
 

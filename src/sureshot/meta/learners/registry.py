@@ -21,6 +21,7 @@ from sureshot.members import members
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.transfer import TransferLearner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.least_squares import TaskLeastSquares
@@ -38,7 +39,7 @@ from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.networks.precision import Precision
 
-_BASELINES: dict[str, type[EmbeddingLearner]] = members(EmbeddingLearner, "sureshot.meta.baselines")
+_BASELINES: dict[str, type[ClassLearner]] = members(ClassLearner, "sureshot.meta.baselines")
 
 _PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
     "own": None,
@@ -67,12 +68,12 @@ def make_learner(
     name: str,  # one of `LEARNER_NAMES`
     backbone: nn.Module,  # with ``n_features``
     *,
-    preset: str = "recommended",  # of the Gaussian-process learners; see `sureshot.meta.learners.presets`
+    preset: str = "recommended",  # see `sureshot.meta.learners.presets`, and the ``presets`` of a class
     kernel: str = "cosine",  # one of `sureshot.kernels.KERNEL_NAMES`; learners without one take the default only
     precision: Precision = "float32",  # of the backbone
     tasks_per_pass: int = 1,  # tasks that share batch normalisation in training
     **options: Any,  # for Gaussian processes those of `GaussianProcessSettings`; else the arguments of the class
-) -> EmbeddingLearner:
+) -> ClassLearner:
     """A learner by name.
 
     Raises
@@ -84,8 +85,15 @@ def make_learner(
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
     config: dict[str, Any] = {"name": name, "preset": preset, "kernel": kernel, **shared, "options": options}
     if name in _BASELINES:
+        kind: Any = _BASELINES[name]
+        options = config["options"] = {**kind.presets.get(preset, {}), **options}
         try:
-            learner = _BASELINES[name](backbone, **shared, **options)
+            if issubclass(kind, EmbeddingLearner):
+                learner = kind(backbone, **shared, **options)
+            elif tasks_per_pass == 1:
+                learner = kind(backbone, precision=precision, **options)
+            else:
+                raise ValueError(f"learner {name!r} passes every task by itself: leave tasks_per_pass at 1")
         except TypeError as error:
             raise ValueError(f"learner {name!r} does not take these options: {error}") from None
     else:
@@ -114,7 +122,7 @@ def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any
         raise ValueError(f"learner {name!r} has no kernel, so {kernel!r} would change nothing: leave kernel out")
 
 
-def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> EmbeddingLearner:
+def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> ClassLearner:
     """The learner that ``learner.config`` describes, with fresh parameters.
 
     A Gaussian process has the settings that it was made with, not those that its preset stands for now.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.learners.base import Learner
-from sureshot.meta.learners.embedding import EmbeddingLearner
+from sureshot.meta.learners.base import ClassLearner, Learner
 from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
 from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
@@ -19,7 +18,7 @@ def check_names(config: TrainingConfig) -> None:
     check_backbone(config.backbone.name, config.backbone.options)
 
 
-def build_learner(config: TrainingConfig, data: LabelledSet) -> EmbeddingLearner:
+def build_learner(config: TrainingConfig, data: LabelledSet) -> ClassLearner:
     """The learner that the settings describe, for inputs like those of a labelled set, with initial weights."""
     seed = {"seed": config.training.seed} if draws_weights(config.backbone.name) else {}
     backbone = make_backbone(config.backbone.name, tuple(data.x.shape[1:]), **(seed | config.backbone.options))

@@ -18,8 +18,7 @@ from sureshot.persistence import Artifact, ArtifactError, load_artifact, require
 if TYPE_CHECKING:
     from torch import nn
 
-    from sureshot.meta.learners.base import Learner
-    from sureshot.meta.learners.embedding import EmbeddingLearner
+    from sureshot.meta.learners.base import ClassLearner, Learner
     from sureshot.meta.learners.functions import RegressionLearner
 
 KIND = "few_shot_learner"
@@ -48,7 +47,7 @@ class Checkpoint:
 
         return self.learner.get("name") in PROCESS_NAMES
 
-    def build(self) -> EmbeddingLearner:
+    def build(self) -> ClassLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
         from sureshot.meta.learners.registry import learner_from_config
         from sureshot.networks.backbones import backbone_from_config
@@ -108,7 +107,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(artifact.path, episodes=episodes, artifact=artifact, **header)
 
 
-def load_learner(path: str | os.PathLike[str]) -> EmbeddingLearner | RegressionLearner:
+def load_learner(path: str | os.PathLike[str]) -> ClassLearner | RegressionLearner:
     """A meta-trained learner in evaluation mode, from a checkpoint or the folder of a run."""
     found = load_checkpoint(path)
     return found.build_process() if found.answers_with_numbers else found.build()

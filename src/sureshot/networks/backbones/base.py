@@ -28,6 +28,8 @@ class Backbone(nn.Module, ABC):
     input_shape: tuple[int, ...]
     n_features: int
     config: dict[str, Any]
+    map_shape: tuple[int, int, int] | None = None
+    """Of the map (channels, height, width) that the features are when put in rows; None if they are no map."""
 
     def __init__(
         self,

@@ -1,0 +1,140 @@
+"""Amortised Bayesian meta-learning: a Gaussian over the network's weights, adapted to each task by a few steps.
+
+The start is a Gaussian ``p``: a mean and a deviation for every weight, a mean alone for biases and batch normalisation.
+A task's Gaussian ``q`` starts there and descends the mean cross-entropy of its support under reparametrised draws plus
+``inner_weight`` times KL(q || p), along mean and log deviation. Meta-training descends the loss of the queries under
+draws from ``q`` plus ``outer_weight`` times KL(q || p) less the logarithm of the hyper-prior of ``p``: standard normal
+means, and precisions from a Gamma distribution of shape 1 and rate 0.01. The hyper-prior counts once for all training
+tasks, so each bears its ``1 / hyper_tasks``.
+
+Weights, draws and filters (32; an option of the backbone) are those of Snell and Zemel. They state neither rate nor
+initial deviation, and use local reparametrisation and flipout where here one draw serves all rows of a task and all
+tasks of a batch.
+
+The loss of queries is the logarithm of the probability that the draws give together, as predictions have it.
+
+References: Ravi and Beatson (2019), Amortized Bayesian meta-learning, algorithms 1 and 2; Snell and Zemel (2021),
+appendix G.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.meta.gradient.inner_loop import Descent, Parameters
+from sureshot.meta.gradient.learner import GradientLearner, Noise, QueryStatistics
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.precision import Precision
+
+_SPREAD = "log_deviation."
+_SHAPE, _RATE = 1.0, 0.01  # of the hyper-prior of precisions
+
+
+class ABML(GradientLearner):
+    """Amortised Bayesian meta-learning (Ravi & Beatson 2019) as compared by Snell & Zemel (2021)."""
+
+    name = "abml"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"way": 5, "query_statistics": "query"}}
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        inner_steps: int = 4,
+        inner_rate: float = 0.1,
+        draws: int = 5,
+        inner_weight: float = 0.01,  # of the divergence, beside a mean over rows
+        outer_weight: float = 0.001,
+        hyper_tasks: int = 60_000,  # training tasks that the hyper-prior is shared by
+        initial_deviation: float = 0.05,
+        way: int | None = None,
+        query_statistics: QueryStatistics = "support",
+        seed: int = 0,
+        precision: Precision = "float32",
+    ) -> None:
+        descent = Descent(inner_steps, inner_rate)
+        super().__init__(backbone, descent, descent, way, query_statistics, precision, seed)
+        for name, count in (("draws", draws), ("hyper_tasks", hyper_tasks)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
+        if not initial_deviation > 0 or min(inner_weight, outer_weight) < 0:
+            raise ValueError(
+                f"initial_deviation must be positive and weights not negative, got {initial_deviation}, "
+                f"{inner_weight} and {outer_weight}"
+            )
+        self.draws, self.inner_weight, self.outer_weight = draws, inner_weight, outer_weight
+        self.hyper_tasks = hyper_tasks
+        self._log_deviations = {
+            name: f"spread_{place}"
+            for place, (name, value) in enumerate(self.backbone.named_parameters())
+            if value.dim() > 1
+        }
+        for name, held in self._log_deviations.items():
+            shape = self.backbone.get_parameter(name).shape
+            self.register_parameter(held, nn.Parameter(_constant(shape, math.log(initial_deviation))))
+        # Without `way` the classes share the deviations of the last layer's weights.
+        self.spread_matrix = nn.Parameter(_constant((way or 1, self.n_features), math.log(initial_deviation)))
+
+    def start(self, n_classes: int) -> Parameters:
+        """Means by the names of the network's parts, and log deviations of the weights."""
+        means = self.network_start(n_classes)
+        spread = {f"{_SPREAD}backbone.{name}": self.get_parameter(held) for name, held in self._log_deviations.items()}
+        matrix = self.spread_matrix.expand(n_classes, self.n_features)
+        return {**means, **spread, f"{_SPREAD}matrix": matrix}
+
+    def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> Noise:
+        """Standard normal numbers (M, ...) for every weight."""
+        weights = {name.removeprefix(_SPREAD): value for name, value in start.items() if name.startswith(_SPREAD)}
+
+        def drawn(like: Tensor) -> Tensor:
+            shape = (self.draws, *like.shape)
+            return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+        return [{name: drawn(value) for name, value in weights.items()} for _ in range(steps + 1)]
+
+    def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
+        """Draws; what has no deviation is the same in all."""
+        found = {}
+        for name, mean in parameters.items():
+            if name in noise:
+                found[name] = mean + parameters[_SPREAD + name].exp() * noise[name]
+            elif not name.startswith(_SPREAD):
+                found[name] = mean.expand(self.draws, *mean.shape)
+        return found
+
+    def penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
+        return self.inner_weight * divergence(parameters, start)
+
+    def outer_penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
+        hyper = minus_log_hyper_prior(self.start(self.way or 1)) / self.hyper_tasks  # what classes share counts once
+        return self.outer_weight * (divergence(parameters, start) + hyper)
+
+
+def divergence(q: Parameters, p: Parameters) -> Tensor:
+    """KL(q || p) of the Gaussians over weights, (), in nats; parameters as `ABML.start` names them."""
+    total = torch.zeros((), dtype=torch.float32)
+    for name, log_deviation in p.items():
+        if name.startswith(_SPREAD):
+            mean, ratio = name.removeprefix(_SPREAD), q[name] - log_deviation
+            shift = (q[mean] - p[mean]) * (-log_deviation).exp()
+            total = total.to(shift) + ((2 * ratio).exp() + shift.square() - 1).sum() / 2 - ratio.sum()
+    return total
+
+
+def minus_log_hyper_prior(p: Parameters) -> Tensor:
+    """Up to a constant: standard normal means of weights, Gamma precisions of shape 1 and rate 0.01."""
+    total = torch.zeros((), dtype=torch.float32)
+    for name, log_deviation in p.items():
+        if name.startswith(_SPREAD):
+            mean, precision = p[name.removeprefix(_SPREAD)], (-2 * log_deviation).exp()
+            gamma = _RATE * precision - (_SHAPE - 1) * precision.log()
+            total = total.to(mean) + mean.square().sum() / 2 + gamma.sum()
+    return total
+
+
+def _constant(shape: tuple[int, ...] | torch.Size, value: float) -> Tensor:
+    return torch.full(tuple(shape), value, dtype=torch.float32)

@@ -1,0 +1,178 @@
+"""Bayesian MAML: particles for the last layer, adapted to each task by Stein variational gradient descent.
+
+A particle is a last layer. An inner step moves the particles of a task along `stein_direction`, with the log likelihood
+of the support (its sum over rows, under a flat prior) as log density. As in the comparison of Snell and Zemel only the
+last layer is adapted, so embeddings do not depend on the task.
+
+Two losses. ``"predictive"`` is minus the mean log probability of the queries, averaged over particles before the
+logarithm. ``"chaser"`` is the squared distance of the particles after their steps to where ``leader_steps`` further
+ones on support and queries together lead, a constant of the gradient: summed over weights, averaged over particles.
+
+By default the particles of a task start at draws about zero of a learnt deviation, so that tasks may have any number of
+classes; a start that classes share would leave all particles alike, as a softmax does not see it. With ``way`` the
+starts are learnt, for so many classes, as published.
+
+Numbers of particles and steps are published; the rate is not. Since the direction is an average over particles, of
+which the others together weigh about as much as the particle itself, a rate of 1 is like one of ``2 / M`` without them.
+
+References: Yoon et al. (2018), Bayesian model-agnostic meta-learning, algorithms 2 and 3; Snell and Zemel (2021),
+appendix G.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from sureshot.meta.baselines.heads import LinearHead
+from sureshot.meta.gradient.inner_loop import check_steps
+from sureshot.meta.gradient.stein import stein_direction
+from sureshot.meta.learners.base import Latents, mean_over_rows, seeded
+from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
+from sureshot.meta.tasks import TaskRows, Tasks
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.precision import Precision
+
+Objective = Literal["predictive", "chaser"]
+
+_HEAD = LinearHead()
+
+
+@dataclass(frozen=True)
+class ParticlePosterior(EmbeddedPosterior):
+    """Several last layers for each task."""
+
+    particles: Tensor  # (T, M, C, D + 1), weights and bias
+    class_mask: Tensor | None  # (T, C)
+
+    def predict(self, query: Tensor) -> Tensor:
+        """The mean over particles."""
+        return self.log_probabilities(query).exp().mean(1)
+
+    def latents(self, query: Tensor) -> Latents:
+        """Mean and variance of the logits over particles; minus infinity and 0 for absent classes."""
+        logits = self._logits(query)
+        mean = logits.mean(1)
+        variance = (logits - mean.unsqueeze(1)).square().mean(1)
+        if self.class_mask is None:
+            return Latents(mean, variance)
+        absent = ~self.class_mask.unsqueeze(1)
+        return Latents(mean.masked_fill(absent, -torch.inf), variance.masked_fill(absent, 0))
+
+    def log_probabilities(self, query: Tensor) -> Tensor:
+        """Of each particle, (T, M, Q, C)."""
+        return _present(self._logits(query), self.class_mask).log_softmax(-1)
+
+    def _logits(self, query: Tensor) -> Tensor:
+        return _HEAD.logits(query.unsqueeze(1), self.particles[..., :-1], self.particles[..., -1])
+
+
+class BayesianMAML(EmbeddingLearner):
+    """Bayesian MAML (Yoon et al. 2018) as compared by Snell & Zemel (2021)."""
+
+    name = "bayesian_maml"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"way": 5}}
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        objective: Objective = "predictive",
+        particles: int = 20,
+        inner_steps: int = 1,
+        inner_steps_prediction: int | None = None,  # as published by default: 1, and 5 for "chaser"
+        leader_steps: int = 1,  # of "chaser"
+        inner_rate: float = 1.0,
+        initial_deviation: float = 0.1,  # of the particles' starts, without `way`
+        way: int | None = None,
+        seed: int = 0,  # of the particles' starts, with `way`
+        precision: Precision = "float32",
+        tasks_per_pass: int = 1,
+    ) -> None:
+        super().__init__(backbone, precision, tasks_per_pass)
+        if objective not in get_args(Objective):
+            raise ValueError(f"objective must be 'predictive' or 'chaser', got {objective!r}")
+        in_use = (5 if objective == "chaser" else 1) if inner_steps_prediction is None else inner_steps_prediction
+        for name, count, least in (
+            ("particles", particles, 2),
+            ("inner_steps", inner_steps, 1),
+            ("inner_steps_prediction", in_use, 1),
+            ("leader_steps", leader_steps, 1),
+            ("way", 2 if way is None else way, 2),
+        ):
+            if count < least:
+                raise ValueError(f"{name} must be at least {least}, got {count}")
+        for name, value in (("inner_rate", inner_rate), ("initial_deviation", initial_deviation)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
+        self.objective, self.n_particles, self.inner_rate, self.way = objective, particles, inner_rate, way
+        self.inner_steps, self.inner_steps_prediction, self.leader_steps = inner_steps, in_use, leader_steps
+        self.n_features = backbone.n_features
+        if way is None:
+            self.log_deviation = nn.Parameter(torch.tensor(math.log(initial_deviation), dtype=torch.float32))
+        else:
+            shape = particles, way, self.n_features + 1
+            matrix, vector = _HEAD.initial(
+                torch.rand(shape, generator=seeded(torch.device("cpu"), seed), dtype=torch.float32)
+            )
+            self.particles = nn.Parameter(torch.cat([matrix, vector.unsqueeze(-1)], -1))
+
+    def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Of the queries, or the distance of chaser and leader, (T,)."""
+        chaser = self._moved(self._start(tasks.support, generator), tasks.support, self.inner_steps)
+        if self.objective == "chaser":
+            leader = self._moved(chaser, tasks.merged(), self.leader_steps).detach()
+            return (chaser - leader).square().sum((-2, -1)).mean(-1)
+        found = ParticlePosterior(chaser, tasks.class_mask).log_probabilities(tasks.query_x)
+        index = tasks.query_y[:, None, :, None].expand(-1, found.shape[1], -1, 1)
+        together = found.gather(-1, index).squeeze(-1).logsumexp(1) - math.log(self.n_particles)
+        return -mean_over_rows(together, tasks.query_mask)
+
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> ParticlePosterior:
+        start = self._start(support, generator)
+        return ParticlePosterior(self._moved(start, support, self.inner_steps_prediction), support.class_mask)
+
+    def _start(self, support: TaskRows, generator: torch.Generator) -> Tensor:
+        """(T, M, C, D + 1); draws are the same for all tasks of a call."""
+        x, n_classes = support.x, support.n_classes
+        if self.way is None:
+            shape = n_classes, self.n_particles, self.n_features + 1
+            drawn = torch.randn(shape, generator=generator, device=x.device, dtype=x.dtype).transpose(0, 1)
+            start = self.log_deviation.exp().to(x.dtype) * drawn
+        elif n_classes != self.way:
+            raise ValueError(
+                f"{self.name!r} has particles for {self.way} classes, but the task has {n_classes}: pass tasks of "
+                f"{self.way} classes, or train it without the option way, for any number"
+            )
+        else:
+            start = self.particles.to(x.dtype)
+        if support.class_mask is not None:  # absent classes shall not keep particles apart
+            return start * support.class_mask[:, None, :, None]
+        return start.expand(len(x), *start.shape)
+
+    def _moved(self, particles: Tensor, rows: TaskRows, steps: int) -> Tensor:
+        """The particles after steps on labelled rows (T, N, D); ValueError if one is not finite."""
+        x, labels, sizes = rows.without_padding().unsqueeze(1), rows.one_hot().unsqueeze(1), []
+        real = labels.sum(-1, keepdim=True)
+        for _ in range(steps):
+            matrix, vector = particles[..., :-1], particles[..., -1]
+            logits = _present(_HEAD.logits(x, matrix, vector), rows.class_mask)
+            slopes = _HEAD.gradient(x, labels - logits.softmax(-1) * real, matrix, vector)
+            joined = torch.cat([slopes[0], slopes[1].unsqueeze(-1)], -1)
+            direction = stein_direction(particles.flatten(-2), joined.flatten(-2)).view_as(particles)
+            particles = particles + self.inner_rate * direction
+            sizes.append(particles.detach().abs().sum((1, 2, 3)))
+        check_steps(torch.stack(sizes, 1), self.name)
+        return particles
+
+
+def _present(
+    logits: Tensor,  # (T, M, N, C)
+    class_mask: Tensor | None,  # (T, C)
+) -> Tensor:
+    """Logits with minus infinity for absent classes."""
+    return logits if class_mask is None else logits.masked_fill(~class_mask[:, None, None, :], -torch.inf)

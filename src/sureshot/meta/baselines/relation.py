@@ -1,0 +1,145 @@
+"""Relation networks: a network learns to say how alike two feature maps are.
+
+The feature maps of a class's support rows are averaged and joined, along channels, to the map of a query. Two blocks of
+convolution, batch normalisation, ReLU and pooling, then two linear layers, make of this a score between 0 and 1, whose
+squared distance to 1 for the query's class and 0 for the others is the loss, averaged over classes and queries. The
+probabilities are the scores, normalised over the classes; the loss does not see the normalisation.
+
+It takes a backbone whose features are a map (`Backbone.map_shape`), such as Conv4; the papers leave out its last two
+poolings (``n_poolings = 2``). Maps of a single pixel in width or height are not pooled further. With several shots the
+papers sum the maps; the mean differs by a factor that tasks of other shots do not have.
+
+In use batch normalisation of the relation network has running statistics, like that of the backbone: a score depends on
+no other query. In training the pairs of ``tasks_per_pass`` tasks share statistics.
+
+References: Sung et al. (2018), Learning to compare: relation network for few-shot learning, section 3; Chen et al.
+(2019), A closer look at few-shot classification.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sureshot.meta.baselines.prototypical import class_means
+from sureshot.meta.learners.base import Latents, mean_over_rows, seeded
+from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
+from sureshot.meta.tasks import TaskRows, Tasks
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import convolution, dense, he_normal
+from sureshot.networks.precision import Precision
+
+_PAIRS_AT_ONCE = 4096
+
+
+class RelationBlock(nn.Module):
+    """3x3 convolution, batch normalisation, ReLU, pooling of maps of at least two pixels."""
+
+    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.convolution = convolution(n_in, n_out, 3, generator)
+        self.normalisation = nn.BatchNorm2d(n_out, dtype=torch.float32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.normalisation(self.convolution(x)).relu()
+        return functional.max_pool2d(found, 2) if min(found.shape[-2:]) > 1 else found
+
+
+class RelationNetwork(nn.Module):
+    """Scores of pairs of maps."""
+
+    def __init__(self, map_shape: tuple[int, int, int], hidden: int, seed: int) -> None:
+        super().__init__()
+        self.map_shape = map_shape
+        channels, *size = map_shape
+        generator = seeded(torch.device("cpu"), seed)
+        self.blocks = nn.Sequential(
+            RelationBlock(2 * channels, channels, generator), RelationBlock(channels, channels, generator)
+        )
+        for _ in range(2):
+            size = [side // 2 for side in size] if min(size) > 1 else size
+        self.hidden = dense(he_normal(hidden, channels * math.prod(size), generator))
+        self.score = dense(he_normal(1, hidden, generator))
+
+    def forward(
+        self,
+        classes: Tensor,  # (T, C, D), flattened maps
+        queries: Tensor,  # (T, Q, D)
+        real: Tensor | None = None,  # (T, Q, C), False for pairs that there are not; their score is 0
+    ) -> Tensor:
+        """Before the sigmoid, (T, Q, C)."""
+        shape = (*queries.shape[:2], classes.shape[1])
+        pairs = torch.stack([part.expand(*shape, -1) for part in (classes.unsqueeze(1), queries.unsqueeze(2))], -2)
+        pairs = pairs.flatten(0, 2) if real is None else pairs[real]
+        maps = pairs.view(len(pairs), 2 * self.map_shape[0], *self.map_shape[1:])
+        scores: Tensor = self.score(self.hidden(self.blocks(maps).flatten(1)).relu()).squeeze(-1)
+        return scores.view(shape) if real is None else scores.new_zeros(shape).masked_scatter(real, scores)
+
+
+@dataclass(frozen=True)
+class RelationPosterior(EmbeddedPosterior):
+    """Mean maps of the classes, and what compares queries with them."""
+
+    relation: RelationNetwork
+    classes: Tensor  # (T, C, D)
+    present: Tensor  # (T, C), False for classes without a support row
+
+    def predict(self, query: Tensor) -> Tensor:
+        """Scores, normalised over the classes, (T, Q, C); from their logarithms, so that none underflows."""
+        return functional.logsigmoid(self._logits(query)).softmax(-1)
+
+    def latents(self, query: Tensor) -> Latents:
+        """The scores before the sigmoid, with variance 0."""
+        logits = self._logits(query)
+        return Latents(logits, torch.zeros_like(logits))
+
+    def _logits(self, query: Tensor) -> Tensor:
+        pairs = self.classes.shape[0] * self.classes.shape[1]
+        parts = [self.relation(self.classes, part) for part in query.split(max(1, _PAIRS_AT_ONCE // pairs), 1)]
+        return torch.cat(parts, 1).masked_fill(~self.present.unsqueeze(1), -torch.inf)
+
+
+class RelationNet(EmbeddingLearner):
+    """Relation networks (Sung et al. 2018) as compared by Chen et al. (2019)."""
+
+    name = "relationnet"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        hidden: int = 8,  # width between the two linear layers
+        seed: int = 0,  # of the relation network's initial weights
+        precision: Precision = "float32",
+        tasks_per_pass: int = 1,
+    ) -> None:
+        super().__init__(backbone, precision, tasks_per_pass)
+        if backbone.map_shape is None:
+            raise ValueError(
+                f"relationnet compares feature maps, and backbone {backbone.config['name']!r} gives vectors: take "
+                "conv4, with the option n_poolings = 2 as published, or another learner for vectors"
+            )
+        if hidden < 1:
+            raise ValueError(f"hidden must be at least 1, got {hidden}")
+        self.relation = RelationNetwork(backbone.map_shape, hidden, seed)
+
+    def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Mean squared error of the scores over classes and queries, (T,)."""
+        classes, present = class_means(tasks.support)
+        queries = TaskRows(tasks.query_x, tasks.query_y, tasks.n_classes, tasks.query_mask)
+        real = present.unsqueeze(1).expand(-1, tasks.query_y.shape[1], -1)
+        if tasks.query_mask is not None:
+            real = real & tasks.query_mask.unsqueeze(-1)
+        parts = (part.split(self.tasks_per_pass) for part in (classes, tasks.query_x, real))
+        logits = torch.cat([self.relation(*part) for part in zip(*parts, strict=True)])
+        errors = (logits.sigmoid() - queries.one_hot()).square().masked_fill(~real, 0)
+        return mean_over_rows(errors.sum(-1) / present.sum(-1, keepdim=True), tasks.query_mask)
+
+    def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> RelationPosterior:
+        """Mean maps; the posterior keeps its own copy of the relation network, in evaluation mode."""
+        return RelationPosterior(copy.deepcopy(self.relation).eval().requires_grad_(False), *class_means(support))

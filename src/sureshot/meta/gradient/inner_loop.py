@@ -1,0 +1,94 @@
+"""Gradient descent from a shared start to each of many tasks, all tasks at once.
+
+A task is adapted to by a few steps ``theta <- theta - rate * gradient of its loss``. `descend` says this for one task,
+with `torch.func`, and `adapt` maps it over the tasks of a batch: parameters come out with the tasks leading. What is
+made of them is differentiable in the start, through every step. The first-order variant takes the gradients of the
+inner steps for constants.
+
+Reference: Finn, Abbeel and Levine (2017), Model-agnostic meta-learning, algorithm 2 and section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+Parameters = dict[str, Tensor]
+
+TaskLoss = Callable[[Parameters, int, Any], Tensor]
+"""Of the parameters, the number of the step and what a task consists of: its loss, ()."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How an inner loop steps."""
+
+    steps: int
+    rate: float
+    first_order: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.steps) is not int or self.steps < 1:
+            raise ValueError(f"the number of inner steps must be at least 1, got {self.steps!r}")
+        if not 0 < self.rate < float("inf"):
+            raise ValueError(f"inner_rate must be positive and finite, got {self.rate}")
+
+
+def adapt(
+    start: Parameters,  # shared by the tasks
+    loss: TaskLoss,
+    tasks: Any,  # a tensor, or tuples of tensors; tasks leading
+    descent: Descent,
+    who: str,  # the learner, for errors
+    at_once: int | None = None,  # tasks whose intermediate numbers are held together; all by default
+) -> Parameters:
+    """Parameters adapted to each task, tasks leading.
+
+    Raises
+    ------
+    ValueError
+        If a loss or gradient is not finite, with step and task.
+    """
+
+    def one(task: Any) -> tuple[Parameters, Tensor]:
+        return descend(start, lambda parameters, step: loss(parameters, step, task), descent)
+
+    found, sizes = vmap(one, chunk_size=at_once)(tasks)
+    check_steps(sizes, who)
+    return dict(found)
+
+
+def descend(
+    parameters: Parameters, loss: Callable[[Parameters, int], Tensor], descent: Descent
+) -> tuple[Parameters, Tensor]:
+    """Parameters after the steps on one task, and of every step (steps,) a number that is finite if the step is."""
+    slope, sizes = grad_and_value(loss), []
+    for step in range(descent.steps):
+        with torch.no_grad() if descent.first_order else nullcontext():
+            gradient, reached = slope(parameters, step)
+        parameters = {name: value - descent.rate * gradient[name] for name, value in parameters.items()}
+        sizes.append(reached.detach() + sum(part.detach().abs().sum() for part in gradient.values()))
+    return parameters, torch.stack(sizes)
+
+
+def check_steps(
+    sizes: Tensor,  # (T, steps)
+    who: str,
+) -> None:
+    """ValueError for the first inner step of a task that is not finite."""
+    broken = ~torch.isfinite(sizes)
+    if not bool(broken.any()):
+        return
+    step = int(broken.any(0).nonzero()[0])
+    tasks = broken[:, step].nonzero().flatten().tolist()
+    raise ValueError(
+        f"the inner loop of {who} diverged: at step {step + 1} of {sizes.shape[1]} the loss of task {tasks[0]} or its "
+        f"gradient is not finite (of {len(tasks)} of {len(sizes)} tasks): lower inner_rate, or scale the inputs to "
+        "about 1"
+    )

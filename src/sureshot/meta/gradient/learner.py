@@ -1,0 +1,235 @@
+"""Learners that change all of their network for each task, by gradient steps from a start that is meta-learned.
+
+Derived classes say what is adapted (`start`), which networks that stands for (`networks`: one, or several draws whose
+probabilities are averaged), and what counts beside the labels (`penalty`). The inner loop descends the mean
+cross-entropy of the support. All tasks of a batch are adapted at once.
+
+**The last layer.** By default it starts at zero for every class. Its first step then moves the rows of the classes
+apart, which is what a learnt start of one row for all classes would do (a softmax does not see what its rows share),
+and tasks may have any number of classes in any order. With ``way`` each of so many classes has a learnt start of its
+own, as published; the numbering of the classes then matters, and tasks of another number are refused.
+
+**Batch normalisation.** Statistics are those of the rows at hand, in training and in use (`batch_statistics`): of the
+support in the inner loop. With ``query_statistics="query"``, as in the papers' code (Chen et al. 2019), queries are
+normalised by their own statistics, so that an answer depends on the other queries of the task. With ``"support"`` the
+support passes the adapted network beside the queries and alone counts: a query has the same answer in any company.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from sureshot.meta.baselines.heads import LinearHead
+from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
+from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt
+from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, seeded
+from sureshot.meta.tasks import TaskRows, Tasks
+from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.precision import Precision, check_precision
+
+QueryStatistics = Literal["support", "query"]
+
+_ABSENT = -1e9
+"""The logit of an absent class in a loss: finite, so that the weight zero of padding leaves nothing of it."""
+
+_ROWS_AT_ONCE = 512
+"""In use, over tasks and draws: bounds the memory of a pass."""
+
+Noise = list[Parameters]
+"""Draws (M, ...) for every step of the inner loop and, last, for the answers; empty for what draws nothing."""
+
+
+class Rows(NamedTuple):
+    """Labelled rows of T tasks, or of one, where the leading dimension is missing."""
+
+    x: Tensor  # (T, N, ...), zero for padding
+    y: Tensor  # (T, N)
+    weight: Tensor  # (T, N), 0 for padding and else 1
+    present: Tensor  # (T, C)
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, mask: Tensor | None, tasks: TaskRows) -> Rows:
+        """Rows of the tasks that `tasks` are rows of, too."""
+        present = tasks.class_mask
+        if present is None:
+            present = torch.ones(len(y), tasks.n_classes, dtype=torch.bool, device=y.device)
+        if mask is None:
+            return cls(x, y, torch.ones(y.shape, dtype=x.dtype, device=y.device), present)
+        real = mask.view(*mask.shape, *[1] * (x.dim() - 2))
+        return cls(x.masked_fill(~real, 0), y, mask.to(x.dtype), present)
+
+    def surprise(self, logits: Tensor) -> Tensor:
+        """Minus log probability of the labels, (..., N), by logits (..., N, C); of one task."""
+        log_probabilities = logits.masked_fill(~self.present, _ABSENT).log_softmax(-1)
+        index = self.y.unsqueeze(-1).expand(*logits.shape[:-1], 1)
+        return -log_probabilities.gather(-1, index).squeeze(-1)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Of (..., N) over the rows that are no padding, (...)."""
+        return (values * self.weight).sum(-1) / self.weight.sum(-1).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class AdaptedPosterior(TaskPosterior):
+    """A network for each task and draw, at inputs (T, Q, ...)."""
+
+    learner: GradientLearner  # gives the architecture; its parameters are not read
+    networks: Parameters  # (T, M, ...)
+    support: Rows
+
+    def predict(self, query: Tensor) -> Tensor:
+        """The mean over the draws."""
+        return self._logits(query).softmax(-1).mean(1)
+
+    def latents(self, query: Tensor) -> Latents:
+        """Mean and variance of the logits over the draws; minus infinity and 0 for absent classes."""
+        logits = self._logits(query)
+        mean = logits.mean(1)
+        spread = (logits - mean.unsqueeze(1)).nan_to_num(0.0)  # of infinities, which are alike
+        return Latents(mean, spread.square().mean(1))
+
+    def _logits(self, query: Tensor) -> Tensor:
+        """(T, M, Q, C)."""
+        check_query(query, len(self.support.y))
+        draws = next(iter(self.networks.values())).shape[1]
+        rows = draws * (query.shape[1] + self.support.y.shape[1])
+        with torch.no_grad():
+            of_tasks = vmap(self.learner.query_logits, chunk_size=max(1, _ROWS_AT_ONCE // rows))
+            logits: Tensor = of_tasks(self.networks, self.support, query, query.new_ones(query.shape[:2]))
+        absent = ~self.support.present[:, None, None, :]
+        return logits.masked_fill(absent, -torch.inf) if bool(absent.any()) else logits
+
+
+class GradientLearner(ClassLearner):
+    """A learner whose network is another one for each task."""
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        descent: Descent,
+        descent_in_use: Descent,
+        way: int | None,
+        query_statistics: QueryStatistics,
+        precision: Precision,
+        seed: int,  # of the last layer's start, with `way`
+    ) -> None:
+        super().__init__()
+        check_precision(precision)
+        if query_statistics not in get_args(QueryStatistics):
+            raise ValueError(f"query_statistics must be 'support' or 'query', got {query_statistics!r}")
+        if way is not None and way < 2:
+            raise ValueError(f"way must be at least 2, or None for any number of classes, got {way}")
+        self.backbone: nn.Module = with_batch_statistics(backbone)
+        self.n_features = backbone.n_features
+        self.descent, self.descent_in_use = descent, descent_in_use
+        self.way = way
+        self.transductive = query_statistics == "query"
+        self.precision: Precision = precision
+        if way is not None:
+            uniform = torch.rand(
+                way, self.n_features + 1, generator=seeded(torch.device("cpu"), seed), dtype=torch.float32
+            )
+            matrix, vector = LinearHead().initial(uniform)
+            self.matrix, self.vector = nn.Parameter(matrix.clone()), nn.Parameter(vector.clone())
+
+    @property
+    def network(self) -> nn.Module:
+        """The backbone."""
+        return self.backbone
+
+    @abstractmethod
+    def start(self, n_classes: int) -> Parameters:
+        """What the inner loop changes, from where every task starts."""
+
+    @abstractmethod
+    def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> Noise:
+        """What is drawn for a call, the same for all of its tasks."""
+
+    @abstractmethod
+    def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
+        """The networks (M, ...) that answer for one task, as `network_start` names their parts."""
+
+    def penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
+        """What counts against parameters of a task beside its labels, (), in a step of the inner loop."""
+        return next(iter(start.values())).new_zeros(())
+
+    def outer_penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
+        """The same in the loss of meta-training."""
+        return next(iter(start.values())).new_zeros(())
+
+    def network_start(self, n_classes: int) -> Parameters:
+        """Backbone and last layer at the start."""
+        like = next(self.parameters())
+        if self.way is None:
+            matrix, vector = like.new_zeros(n_classes, self.n_features), like.new_zeros(n_classes)
+        elif n_classes != self.way:
+            raise ValueError(
+                f"{self.name!r} has a last layer for {self.way} classes, but the task has {n_classes}: pass tasks of "
+                f"{self.way} classes, or train it without the option way, for any number"
+            )
+        else:
+            matrix, vector = self.matrix, self.vector
+        backbone = {f"backbone.{name}": value for name, value in self.backbone.named_parameters()}
+        return {**backbone, "matrix": matrix, "vector": vector}
+
+    def logits(self, network: Parameters, x: Tensor, weight: Tensor) -> Tensor:
+        """Of one task's rows (N, ...) by one network, (N, C); rows of weight 0 do not count in batch statistics."""
+        inner = {name.removeprefix("backbone."): part for name, part in network.items() if name.startswith("backbone.")}
+        rough = torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+        with counting(self.backbone, weight), rough:
+            features: Tensor = functional_call(self.backbone, inner, (x,))
+        if features.dtype == torch.bfloat16:
+            features = features.float()
+        return features @ network["matrix"].mT + network["vector"]
+
+    def query_logits(self, networks: Parameters, support: Rows, query: Tensor, weight: Tensor) -> Tensor:
+        """Of one task's queries (Q, ...) of these weights (Q,) by its networks, (M, Q, C)."""
+        if self.transductive:
+            of_networks = vmap(lambda network: self.logits(network, query, weight))
+            return of_networks(networks)
+        both, counts = torch.cat([support.x, query]), torch.cat([support.weight, torch.zeros_like(weight)])
+        of_networks = vmap(lambda network: self.logits(network, both, counts)[len(support.y) :])
+        return of_networks(networks)
+
+    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Minus log probability of the queries' classes, averaged over draws before the logarithm, and a penalty."""
+        start = self.start(tasks.n_classes)
+        noise = self.noise(start, self.descent.steps, generator)
+        support = Rows.of(tasks.support_x, tasks.support_y, tasks.support_mask, tasks.support)
+        queries = Rows.of(tasks.query_x, tasks.query_y, tasks.query_mask, tasks.support)
+
+        def one(parameters: Parameters, support: Rows, queries: Rows) -> Tensor:
+            networks = self.networks(parameters, noise[-1])
+            surprise = queries.surprise(self.query_logits(networks, support, queries.x, queries.weight))
+            averaged = math.log(len(surprise)) - (-surprise).logsumexp(0)
+            return queries.mean(averaged) + self.outer_penalty(start, parameters)
+
+        adapted = self._adapted(start, support, noise, self.descent)
+        return vmap(one)(adapted, support, queries)
+
+    def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> AdaptedPosterior:
+        start = self.start(support.n_classes)
+        noise = self.noise(start, self.descent_in_use.steps, generator)
+        rows = Rows.of(support.x, support.y, support.mask, support)
+        at_once = max(1, _ROWS_AT_ONCE // rows.y.shape[1])
+        found = self._adapted(start, rows, noise, self.descent_in_use, at_once)
+        return AdaptedPosterior(self, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)
+
+    def _adapted(
+        self, start: Parameters, support: Rows, noise: Noise, descent: Descent, at_once: int | None = None
+    ) -> Parameters:
+        def loss(parameters: Parameters, step: int, rows: Rows) -> Tensor:
+            networks = self.networks(parameters, noise[step])
+            logits = vmap(lambda network: self.logits(network, rows.x, rows.weight))(networks)
+            return rows.mean(rows.surprise(logits)).mean() + self.penalty(start, parameters)
+
+        return adapt(start, loss, support, descent, self.name, at_once)
