@@ -64,7 +64,18 @@ GP_CASES: dict[str, dict[str, Any]] = {
     },
     "balanced classes": {"class_weight": "balanced", "kernel": "linear"},
 }
-LEARNERS = ("ove_mean_field_pl", "ove_gibbs_pl", "cdkt_pl", "dkt", "protonet", "matchingnet", "baseline_plus_plus")
+LEARNERS = (
+    "ove_mean_field_pl",
+    "ove_gibbs_pl",
+    "cdkt_pl",
+    "dkt",
+    "protonet",
+    "matchingnet",
+    "baseline_plus_plus",
+    "maml",
+    "abml",
+    "bayesian_maml",
+)
 FEW_SHOT_CASES = {
     "few-shot, table": None,
     "few-shot, unit rows": None,

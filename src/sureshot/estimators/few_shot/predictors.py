@@ -1,8 +1,8 @@
 """A few-shot learner conditioned on one support set, for `FewShotClassifier`.
 
 Two kinds of learners answer the same questions. `GaussianPredictor` are those of Gaussian processes: latents with means
-and (co)variances, and a rule that turns them into probabilities. `ScorePredictor` are those of learners that give one
-score for each class and no uncertainty of it.
+and (co)variances, and a rule that turns them into probabilities. `ScorePredictor` are those of learners that give
+probabilities of their own, and scores whose uncertainty they do not need.
 
 Classes without rows take no part in the conditioning. For a Gaussian process their latents keep the prior; other
 learners have no prior, and give such classes probability 0.
@@ -202,11 +202,12 @@ class ScorePredictor(ConditionedLearner):
         return self.posterior.outlier_score(self._task(query)).squeeze(0)
 
     def latents(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """The learner's own scores, minus infinity for a class without rows; the variances are 0."""
-        own = self.posterior.latents(self._task(query)).mean.squeeze(0)
-        scores = own.new_full((len(query), self.n_classes), -torch.inf)
-        scores[:, self.present] = own
-        return scores, torch.zeros_like(scores)
+        """The learner's own scores, minus infinity and variance 0 for a class without rows."""
+        own = self.posterior.latents(self._task(query))
+        scores = own.mean.new_full((len(query), self.n_classes), -torch.inf)
+        variances = torch.zeros_like(scores)
+        scores[:, self.present], variances[:, self.present] = own.mean.squeeze(0), own.variance.squeeze(0)
+        return scores, variances
 
     def entropies(self, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """All of the uncertainty is aleatoric."""

@@ -17,6 +17,7 @@ support passes the adapted network beside the queries and alone counts: a query 
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -100,8 +101,9 @@ class AdaptedPosterior(TaskPosterior):
         check_query(query, len(self.support.y))
         draws = next(iter(self.networks.values())).shape[1]
         rows = draws * (query.shape[1] + self.support.y.shape[1])
+        own = copy.deepcopy(self.learner)  # a pass puts its parameters into the modules, and threads may ask at once
         with torch.no_grad():
-            of_tasks = vmap(self.learner.query_logits, chunk_size=max(1, _ROWS_AT_ONCE // rows))
+            of_tasks = vmap(own.query_logits, chunk_size=max(1, _ROWS_AT_ONCE // rows))
             logits: Tensor = of_tasks(self.networks, self.support, query, query.new_ones(query.shape[:2]))
         absent = ~self.support.present[:, None, None, :]
         return logits.masked_fill(absent, -torch.inf) if bool(absent.any()) else logits
@@ -217,12 +219,13 @@ class GradientLearner(ClassLearner):
         return vmap(one)(adapted, support, queries)
 
     def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> AdaptedPosterior:
-        start = self.start(support.n_classes)
+        own = copy.deepcopy(self)
+        start = own.start(support.n_classes)
         noise = self.noise(start, self.descent_in_use.steps, generator)
         rows = Rows.of(support.x, support.y, support.mask, support)
         at_once = max(1, _ROWS_AT_ONCE // rows.y.shape[1])
-        found = self._adapted(start, rows, noise, self.descent_in_use, at_once)
-        return AdaptedPosterior(self, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)
+        found = own._adapted(start, rows, noise, self.descent_in_use, at_once)
+        return AdaptedPosterior(own, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)
 
     def _adapted(
         self, start: Parameters, support: Rows, noise: Noise, descent: Descent, at_once: int | None = None
