@@ -17,6 +17,7 @@ from sureshot.networks.backbones import BACKBONE_NAMES, Backbone, backbone_from_
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("conv4", (1, 28, 28), {"n_filters": 8}),
     ("conv4", (3, 32, 32), {"n_filters": (4, 4, 8, 8)}),
+    ("conv4", (1, 12, 12), {"n_filters": 4, "n_poolings": 2}),
     ("resnet12", (3, 32, 32), {"widths": (4, 6, 8, 10)}),
     ("resnet12", (1, 33, 32), {"widths": (4, 6, 8, 10), "average_pool": False}),
     ("resnet18", (3, 32, 32), {"width": 0.125}),
@@ -192,7 +193,7 @@ def test_messages(backbone: tuple[str, tuple[int, ...]], got: tuple[int, ...], m
 def test_unknown_names_options_and_shapes() -> None:
     with pytest.raises(ValueError, match="there is no backbone 'conv5'; choose one of conv4, "):
         make_backbone("conv5", (1, 28, 28))
-    with pytest.raises(ValueError, match="'conv4' has no option 'filters'; it has n_filters, seed"):
+    with pytest.raises(ValueError, match="'conv4' has no option 'filters'; it has n_filters, n_poolings, seed"):
         make_backbone("conv4", (1, 28, 28), filters=3)
     with pytest.raises(ValueError, match="conv4 takes images"):
         make_backbone("conv4", (384,))

@@ -60,3 +60,20 @@ def test_starts_with_he_normal_weights() -> None:
     weight = Conv4((3, 28, 28)).blocks[1].convolution.weight
     assert weight.std().item() == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.02)
     assert abs(weight.mean().item()) < 1e-3
+
+
+@pytest.mark.parametrize(("n_poolings", "side"), [(0, 28), (2, 7), (4, 1)])
+def test_features_are_a_map_of_the_last_block(n_poolings: int, side: int) -> None:
+    network = make_backbone("conv4", (1, 28, 28), n_filters=3, n_poolings=n_poolings).eval()
+    assert network.map_shape == (3, side, side)
+    x = torch.rand(2, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    maps = x
+    for place, block in enumerate(network.stages()):
+        maps = block.normalisation(block.convolution(maps)).relu()
+        maps = torch.nn.functional.max_pool2d(maps, 2) if place < n_poolings else maps
+    torch.testing.assert_close(network(x).unflatten(1, network.map_shape), maps)
+
+
+def test_numbers_of_poolings_are_checked() -> None:
+    with pytest.raises(ValueError, match="n_poolings must be from 0 to 4, got 5"):
+        make_backbone("conv4", (1, 28, 28), n_poolings=5)
