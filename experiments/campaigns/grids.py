@@ -43,6 +43,19 @@ MEAN_FIELD = ("cdkt_ml", "cdkt_pl")
 TEMPERATURE_ONE: Mapping[str, Any] = {"temperature": 1.0, "prediction_prior_mean": 0.0}
 """Their rows without a temperature, which have the prior mean 0 in use as well."""
 
+BY_GRADIENT: Mapping[str, Mapping[str, Any]] = {
+    "maml": {"inner_rate": 10.0},
+    "abml": {"inner_rate": 10.0, "initial_deviation": 0.01},
+    "bayesian_maml": {"inner_rate": 30.0},
+}
+"""Learners that adapt to a task by gradient steps, and their options on embeddings of length one."""
+
+EMBEDDING_LEARNERS = tuple(name for name in LEARNER_NAMES if name != "relationnet")
+"""Those that take vectors; relation networks compare feature maps."""
+
+_BACKBONE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"abml": {"n_filters": 32}, "relationnet": {"n_poolings": 2}}
+"""Of Conv4, where the papers compare a learner on another than the usual one."""
+
 _SLOW_KERNELS = (*MEAN_FIELD, "dkt")  # kernel parameters at the rate of the logistic-softmax paper
 
 
@@ -126,7 +139,7 @@ def image_cell(
         {
             "data": {"name": data, "options": data_options or {}},
             "episodes": {"way": 5, "shots": shots, "queries": queries},
-            "backbone": {"name": "conv4"},
+            "backbone": {"name": "conv4", "options": dict(_BACKBONE_OPTIONS.get(learner, {}))},
             "learner": {
                 "name": learner,
                 "preset": chosen,
@@ -180,10 +193,10 @@ def embedding_cell(
     kernel = _kernel_of(learner, kernel)
     many = way > 5
     # The paper's deep kernel transfer has hyper-parameters for each of five classes, so it has no other ways.
-    chosen = "recommended" if many and learner == "dkt" else preset_of(learner)
+    chosen = "recommended" if (many and learner == "dkt") or learner in BY_GRADIENT else preset_of(learner)
     per_step = 2 if many else 8
     # What is not the backbone is then a layer of base classes or a recurrent network, which 3e-2 throws off course.
-    has_layers = learner == "matchingnet" or learns_base_classes(learner, chosen)
+    has_layers = learner in ("matchingnet", *BY_GRADIENT) or learns_base_classes(learner, chosen)
     training = TrainingConfig.from_dict(
         {
             "data": {"name": data, "options": data_options or {}},
@@ -194,7 +207,7 @@ def embedding_cell(
                 "preset": chosen,
                 "kernel": kernel,
                 # Full context reads the support once for every row of it: five steps keep it affordable.
-                "options": {"attention_steps": 5} if learner == "matchingnet" else {},
+                "options": {"attention_steps": 5} if learner == "matchingnet" else dict(BY_GRADIENT.get(learner, {})),
             },
             "training": {
                 "episodes": budget_episodes(budget, 1) // (100 if many else 20),

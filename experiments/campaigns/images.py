@@ -167,7 +167,7 @@ _FEW_DRAWINGS = "15 queries of each class in 5-shot training, as a character has
 OMNIGLOT_CHOICE = ImageCampaign(
     name="omniglot-choice",
     title="Few-shot learning from Omniglot to CHoiCe",
-    summary="fourteen few-shot learners from Omniglot to CHoiCe (a campaign of hours)",
+    summary="eighteen few-shot learners from Omniglot to CHoiCe (a campaign of hours)",
     introduction=(
         f"{_CHARACTERS}; checkpoints are chosen on CHoiCe's classes of even number (29), tests are on those of odd "
         "number (31). 28 x 28 pixels."
@@ -189,7 +189,7 @@ OMNIGLOT_CHOICE = ImageCampaign(
 OMNIGLOT_EMNIST = ImageCampaign(
     name="omniglot-emnist",
     title="Few-shot learning from Omniglot to EMNIST",
-    summary="fourteen few-shot learners from Omniglot to EMNIST (a campaign of hours; needs EMNIST)",
+    summary="eighteen few-shot learners from Omniglot to EMNIST (a campaign of hours; needs EMNIST)",
     introduction=(
         f"{_CHARACTERS}; checkpoints are chosen on EMNIST's classes of even number (31), tests are on those of odd "
         "number (31), images of its test part. 28 x 28 pixels."
@@ -209,7 +209,7 @@ OMNIGLOT_EMNIST = ImageCampaign(
 CUB = ImageCampaign(
     name="cub",
     title="Few-shot learning of birds: CUB-200-2011",
-    summary="fourteen few-shot learners on CUB (a campaign of days on a CPU; needs CUB-200-2011)",
+    summary="eighteen few-shot learners on CUB (a campaign of days on a CPU; needs CUB-200-2011)",
     introduction="CUB-200-2011, 100 classes to train on, 50 for choosing checkpoints, 50 for tests. 84 x 84 pixels.",
     data="cub",
     published="cub",
@@ -220,7 +220,7 @@ CUB = ImageCampaign(
 MINIIMAGENET = ImageCampaign(
     name="miniimagenet",
     title="Few-shot learning on mini-ImageNet",
-    summary="fourteen few-shot learners on mini-ImageNet (a campaign of days on a CPU; needs mini-ImageNet)",
+    summary="eighteen few-shot learners on mini-ImageNet (a campaign of days on a CPU; needs mini-ImageNet)",
     introduction="mini-ImageNet, 64, 16 and 20 classes of Ravi & Larochelle (2017). 84 x 84 pixels.",
     data="miniimagenet",
     published="miniimagenet",
@@ -231,7 +231,7 @@ MINIIMAGENET = ImageCampaign(
 MINIIMAGENET_CUB = ImageCampaign(
     name="miniimagenet-cub",
     title="Few-shot learning from mini-ImageNet to birds",
-    summary="fourteen few-shot learners from mini-ImageNet to CUB (a campaign of days on a CPU; needs both)",
+    summary="eighteen few-shot learners from mini-ImageNet to CUB (a campaign of days on a CPU; needs both)",
     introduction=(
         "Meta-training on all 100 classes of mini-ImageNet, as in the released code of the papers; checkpoints are "
         "chosen on 50 classes of CUB-200-2011, tests are on 50 others. 84 x 84 pixels."
@@ -247,7 +247,7 @@ MINIIMAGENET_CUB = ImageCampaign(
 MINIIMAGENET32 = ImageCampaign(
     name="miniimagenet32",
     title="Few-shot learning on mini-ImageNet at 32 pixels",
-    summary="fourteen few-shot learners on mini-ImageNet at 32 x 32 (a campaign of a day)",
+    summary="eighteen few-shot learners on mini-ImageNet at 32 x 32 (a campaign of a day)",
     introduction=(
         "mini-ImageNet, 64, 16 and 20 classes of Ravi & Larochelle (2017), 100 images of each class for choosing "
         "checkpoints and for tests. 32 x 32 pixels, so Conv4 has 256 features."

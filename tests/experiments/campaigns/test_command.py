@@ -19,6 +19,10 @@ Run = Callable[..., Any]
         (("cub", "--budget", "ful"), ("no budget 'ful'", "did you mean 'full'")),
         (("cub", "--budget", "full", "--set", "budget=standard"), ("budget is given twice",)),
         (("clinc150-transfer", "--set", "ways=[7]"), ("ways must be of [5, 75], got [7]",)),
+        (
+            ("clinc150-transfer", "--set", 'learners=["relationnet"]'),
+            ("there is no learner for embeddings 'relationnet'",),
+        ),
         (("cubs", "--budget", "full"), ("no experiment 'cubs'", "did you mean 'cub'")),
     ],
 )

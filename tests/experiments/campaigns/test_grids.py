@@ -68,7 +68,7 @@ def test_kernels_are_for_gaussian_processes_only() -> None:
     cells = by_key("cub", kernels=("linear", "rbf"), shots=(1,), seeds=(0, 1))
     assert sum(cell.labels["kernel"] == "linear" for cell in cells.values()) == 2 * (10 + 2 * 2)
     assert sum(cell.labels["kernel"] == "rbf" for cell in cells.values()) == 2 * 10
-    assert sum(cell.labels["kernel"] == "cosine" for cell in cells.values()) == 2 * 4
+    assert sum(cell.labels["kernel"] == "cosine" for cell in cells.values()) == 2 * 8
     assert "protonet-paper-cosine-1shot-seed1-standard-bfloat16" in cells
     assert "protonet-paper-cosine-1shot-seed1-standard-bfloat16" in by_key("cub", seeds=(1,))
 
@@ -141,7 +141,7 @@ def test_the_options_of_every_cell_are_taken() -> None:
             bases = {"n_base_classes": 3} if learns_base_classes(settings.name, settings.preset) else {}
             make_learner(
                 settings.name,
-                make_backbone("identity", (4,)),
+                make_backbone("conv4", (1, 16, 16), **cell.training.backbone.options),
                 preset=settings.preset,
                 kernel=settings.kernel,
                 **settings.options,
@@ -167,13 +167,25 @@ def test_the_grid_of_embeddings() -> None:
     settings = clinc150_transfer.Clinc150TransferConfig(seeds=(0, 1))
     cells = clinc150_transfer.campaign_cells(settings)
     assert len({cell.key for cell in cells}) == len(cells)
-    # Fourteen learners at 5 ways, ten of fixed inference at 75; then ten Gaussian processes with six other kernels.
-    assert len(cells) == 2 * 2 * (14 + 10 + 10 * 6)
+    # Seventeen learners at 5 ways, 13 of fixed inference at 75; then ten Gaussian processes with six other kernels.
+    assert len(cells) == 2 * 2 * (17 + 13 + 10 * 6)
+    assert not any(cell.labels["learner"] == "relationnet" for cell in cells)
     assert {cell.training.data.options["seed"] for cell in cells} == {0, 1}
     many = [cell for cell in cells if cell.examinations[0].protocol.ways == (75, 75)]
     assert {cell.labels["kernel"] for cell in many} == {"cosine"}
     assert {cell.labels["preset"] for cell in many if cell.labels["learner"] == "dkt"} == {"recommended"}
     assert not any("gibbs" in str(cell.labels["learner"]) for cell in many)
+
+
+def test_gradient_learners_are_as_published_on_images_and_ours_on_embeddings() -> None:
+    images = by_key("miniimagenet32", learners=("maml", "abml", "relationnet"), shots=(1,))
+    options = {cell.labels["learner"]: cell.training.backbone.options for cell in images.values()}
+    assert options == {"maml": {}, "abml": {"n_filters": 32}, "relationnet": {"n_poolings": 2}}
+    assert {cell.labels["preset"] for cell in images.values()} == {"paper"}
+    settings = clinc150_transfer.Clinc150TransferConfig(learners=("maml", "bayesian_maml"))
+    cells = clinc150_transfer.campaign_cells(settings)
+    assert {cell.labels["preset"] for cell in cells} == {"recommended"}
+    assert all("inner_rate" in cell.training.learner.options for cell in cells)
 
 
 def test_learners_without_a_kernel_have_one_cell_for_all() -> None:
