@@ -44,7 +44,8 @@ def learner(kind: str, **options: Any) -> MAML:
 
 
 def by_hand(model: MAML, around: Tasks, task: int) -> Tensor:
-    """The loss of a task: support and queries pass together where the support's statistics are for both."""
+    """The loss of a task by torch's own batch normalisation, of the support and then of the queries."""
+    native = make_backbone(**model.backbone.config).double().train()
     names = [name for name, _ in model.backbone.named_parameters()]
     parameters = list(model.backbone.parameters())
     x, y = around.support_x[task], around.support_y[task]
@@ -55,7 +56,7 @@ def by_hand(model: MAML, around: Tasks, task: int) -> Tensor:
         parameters += [model.matrix, model.vector]
 
     def logits(values: list[Tensor], rows: Tensor) -> Tensor:
-        features = functional_call(model.backbone, dict(zip(names, values, strict=False)), (rows,))
+        features = functional_call(native, dict(zip(names, values, strict=False)), (rows,))
         return features @ values[-2].T + values[-1]
 
     for _ in range(model.descent.steps):

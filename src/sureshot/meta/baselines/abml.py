@@ -7,6 +7,9 @@ draws from ``q`` plus ``outer_weight`` times KL(q || p) less the logarithm of th
 means, and precisions from a Gamma distribution of shape 1 and rate 0.01. The hyper-prior counts once for all training
 tasks, so each bears its ``1 / hyper_tasks``.
 
+Inner steps settle only while ``inner_rate * inner_weight`` is less than twice the squared deviation of every weight:
+so curved is the divergence.
+
 Weights, draws and filters (32; an option of the backbone) are those of Snell and Zemel. They state neither rate nor
 initial deviation, and use local reparametrisation and flipout where here one draw serves all rows of a task and all
 tasks of a batch.
