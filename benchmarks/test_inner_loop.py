@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from sureshot.meta.learners.registry import make_learner
@@ -55,11 +55,17 @@ def by_hand(parameters: dict[str, Tensor], around: Tasks) -> Tensor:
     return losses.mean()
 
 
+def named(learner: nn.Module) -> dict[str, Tensor]:
+    """Parameters as `by_hand` calls them."""
+    found = {name.removeprefix("backbone."): value for name, value in learner.named_parameters()}
+    return found | {"matrix": found.pop("last.weight"), "vector": found.pop("last.bias")}
+
+
 def losses() -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     """The loss of a training step by the learner, and the same by hand."""
     learner = make_learner("maml", make_backbone("conv4", (1, 28, 28)), preset="paper", inner_steps=STEPS)
     around = tasks()
-    parameters = {name.removeprefix("backbone."): value for name, value in learner.named_parameters()}
+    parameters = named(learner)
     return lambda: learner(around).mean(), lambda: by_hand(parameters, around)
 
 
@@ -67,7 +73,7 @@ def steps() -> tuple[Callable[[], tuple[Tensor, ...]], Callable[[], tuple[Tensor
     """A training step by the learner, and the same by hand: gradients of all parameters."""
     learner = make_learner("maml", make_backbone("conv4", (1, 28, 28)), preset="paper", inner_steps=STEPS)
     around, parameters = tasks(), list(learner.parameters())
-    names = {name.removeprefix("backbone."): value for name, value in learner.named_parameters()}
+    names = named(learner)
     return (
         lambda: torch.autograd.grad(learner(around).mean(), parameters),
         lambda: torch.autograd.grad(by_hand(names, around), parameters),

@@ -113,7 +113,7 @@ def test_starts_that_are_drawn_take_any_classes() -> None:
     two = around.support_y[0] < 2
     found = model.condition(around.support_x[:, two], around.support_y[:, two]).predict(around.query_x)
     assert found.shape[-1] == 2
-    with pytest.raises(ValueError, match=r"'bayesian_maml' has particles for 3 classes, but the task has 2"):
+    with pytest.raises(ValueError, match=r"'bayesian_maml' has a last layer for 3 classes, but the task has 2"):
         learner().condition(around.support_x[:, two], around.support_y[:, two])
 
 

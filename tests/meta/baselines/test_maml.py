@@ -53,7 +53,7 @@ def by_hand(model: MAML, around: Tasks, task: int) -> Tensor:
         parameters += [torch.zeros(WAY, 3, dtype=torch.float64, requires_grad=True), torch.zeros(WAY).double()]
         parameters[-1].requires_grad_()
     else:
-        parameters += [model.matrix, model.vector]
+        parameters += [model.last.weight, model.last.bias]
 
     def logits(values: list[Tensor], rows: Tensor) -> Tensor:
         features = functional_call(native, dict(zip(names, values, strict=False)), (rows,))
@@ -161,7 +161,7 @@ def test_presets() -> None:
     [
         ({"query_statistics": "own"}, "query_statistics must be 'support' or 'query', got 'own'"),
         ({"way": 1}, "way must be at least 2"),
-        ({"inner_steps": 0}, "inner steps must be at least 1"),
+        ({"inner_steps": 0}, "inner_steps must be at least 1"),
         ({"tasks_per_pass": 2}, "passes every task by itself"),
         ({"shots": 2}, "does not take these options"),
     ],

@@ -112,7 +112,7 @@ def test_a_loop_that_diverges_names_step_learner_and_task() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((0, 0.1), "inner steps must be at least 1, got 0"), ((1, 0.0), "inner_rate must be positive and finite, got 0")],
+    [((0, 0.1), "inner_steps must be at least 1, got 0"), ((1, 0.0), "inner_rate must be positive and finite, got 0")],
 )
 def test_bad_settings(arguments: tuple[int, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -28,13 +28,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.gradient.inner_loop import Descent, Parameters
+from sureshot.meta.gradient.inner_loop import Descent, Parameters, checked, positive
 from sureshot.meta.gradient.learner import GradientLearner, Noise, QueryStatistics
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.precision import Precision
 
 _SPREAD = "log_deviation."
-_SHAPE, _RATE = 1.0, 0.01  # of the hyper-prior of precisions
+_RATE = 0.01  # of the hyper-prior of precisions
 
 
 class ABML(GradientLearner):
@@ -61,43 +61,33 @@ class ABML(GradientLearner):
     ) -> None:
         descent = Descent(inner_steps, inner_rate)
         super().__init__(backbone, descent, descent, way, query_statistics, precision, seed)
-        for name, count in (("draws", draws), ("hyper_tasks", hyper_tasks)):
-            if count < 1:
-                raise ValueError(f"{name} must be at least 1, got {count}")
-        if not initial_deviation > 0 or min(inner_weight, outer_weight) < 0:
-            raise ValueError(
-                f"initial_deviation must be positive and weights not negative, got {initial_deviation}, "
-                f"{inner_weight} and {outer_weight}"
-            )
+        checked(1, draws=draws, hyper_tasks=hyper_tasks)
+        positive(initial_deviation=initial_deviation)
+        if min(inner_weight, outer_weight) < 0:
+            raise ValueError(f"inner_weight and outer_weight must not be negative, got {inner_weight}, {outer_weight}")
         self.draws, self.inner_weight, self.outer_weight = draws, inner_weight, outer_weight
         self.hyper_tasks = hyper_tasks
-        self._log_deviations = {
-            name: f"spread_{place}"
-            for place, (name, value) in enumerate(self.backbone.named_parameters())
-            if value.dim() > 1
-        }
-        for name, held in self._log_deviations.items():
-            shape = self.backbone.get_parameter(name).shape
-            self.register_parameter(held, nn.Parameter(_constant(shape, math.log(initial_deviation))))
         # Without `way` the classes share the deviations of the last layer's weights.
-        self.spread_matrix = nn.Parameter(_constant((way or 1, self.n_features), math.log(initial_deviation)))
+        weights = {f"backbone.{name}": part.data for name, part in self.backbone.named_parameters() if part.dim() > 1}
+        weights["matrix"] = torch.empty(way or 1, self.n_features, dtype=torch.float32)
+        self._weights = tuple(weights)
+        filled = (torch.full(part.shape, math.log(initial_deviation), dtype=torch.float32) for part in weights.values())
+        self.log_deviations = nn.ParameterList(filled)
 
     def start(self, n_classes: int) -> Parameters:
         """Means by the names of the network's parts, and log deviations of the weights."""
         means = self.network_start(n_classes)
-        spread = {f"{_SPREAD}backbone.{name}": self.get_parameter(held) for name, held in self._log_deviations.items()}
-        matrix = self.spread_matrix.expand(n_classes, self.n_features)
-        return {**means, **spread, f"{_SPREAD}matrix": matrix}
+        spread = zip(self._weights, self.log_deviations, strict=True)
+        return means | {_SPREAD + name: value.expand_as(means[name]) for name, value in spread}
 
     def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> Noise:
         """Standard normal numbers (M, ...) for every weight."""
-        weights = {name.removeprefix(_SPREAD): value for name, value in start.items() if name.startswith(_SPREAD)}
 
         def drawn(like: Tensor) -> Tensor:
             shape = (self.draws, *like.shape)
             return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
-        return [{name: drawn(value) for name, value in weights.items()} for _ in range(steps + 1)]
+        return [{name: drawn(start[name]) for name in self._weights} for _ in range(steps + 1)]
 
     def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
         """Draws; what has no deviation is the same in all."""
@@ -109,35 +99,28 @@ class ABML(GradientLearner):
                 found[name] = mean.expand(self.draws, *mean.shape)
         return found
 
-    def penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
-        return self.inner_weight * divergence(parameters, start)
-
-    def outer_penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
+    def penalty(self, start: Parameters, parameters: Parameters, inner: bool) -> Tensor:
+        if inner:
+            return self.inner_weight * divergence(parameters, start)
         hyper = minus_log_hyper_prior(self.start(self.way or 1)) / self.hyper_tasks  # what classes share counts once
         return self.outer_weight * (divergence(parameters, start) + hyper)
 
 
 def divergence(q: Parameters, p: Parameters) -> Tensor:
     """KL(q || p) of the Gaussians over weights, (), in nats; parameters as `ABML.start` names them."""
-    total = torch.zeros((), dtype=torch.float32)
-    for name, log_deviation in p.items():
-        if name.startswith(_SPREAD):
-            mean, ratio = name.removeprefix(_SPREAD), q[name] - log_deviation
-            shift = (q[mean] - p[mean]) * (-log_deviation).exp()
-            total = total.to(shift) + ((2 * ratio).exp() + shift.square() - 1).sum() / 2 - ratio.sum()
-    return total
+    parts = []
+    for name in _weights(p):
+        ratio = q[_SPREAD + name] - p[_SPREAD + name]
+        shift = (q[name] - p[name]) * (-p[_SPREAD + name]).exp()
+        parts.append(((2 * ratio).exp() + shift.square() - 1).sum() / 2 - ratio.sum())
+    return torch.stack(parts).sum()
 
 
 def minus_log_hyper_prior(p: Parameters) -> Tensor:
     """Up to a constant: standard normal means of weights, Gamma precisions of shape 1 and rate 0.01."""
-    total = torch.zeros((), dtype=torch.float32)
-    for name, log_deviation in p.items():
-        if name.startswith(_SPREAD):
-            mean, precision = p[name.removeprefix(_SPREAD)], (-2 * log_deviation).exp()
-            gamma = _RATE * precision - (_SHAPE - 1) * precision.log()
-            total = total.to(mean) + mean.square().sum() / 2 + gamma.sum()
-    return total
+    of_weights = ((p[name], (-2 * p[_SPREAD + name]).exp()) for name in _weights(p))
+    return torch.stack([mean.square().sum() / 2 + _RATE * precision.sum() for mean, precision in of_weights]).sum()
 
 
-def _constant(shape: tuple[int, ...] | torch.Size, value: float) -> Tensor:
-    return torch.full(tuple(shape), value, dtype=torch.float32)
+def _weights(p: Parameters) -> list[str]:
+    return [name.removeprefix(_SPREAD) for name in p if name.startswith(_SPREAD)]

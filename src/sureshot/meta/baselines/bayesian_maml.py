@@ -10,10 +10,7 @@ ones on support and queries together lead, a constant of the gradient: summed ov
 
 By default the particles of a task start at draws about zero of a learnt deviation, so that tasks may have any number of
 classes; a start that classes share would leave all particles alike, as a softmax does not see it. With ``way`` the
-starts are learnt, for so many classes, as published.
-
-Numbers of particles and steps are published; the rate is not. Since the direction is an average over particles, of
-which the others together weigh about as much as the particle itself, a rate of 1 is like one of ``2 / M`` without them.
+starts are learnt, for so many classes, as published. Numbers of particles and steps are published; the rate is not.
 
 References: Yoon et al. (2018), Bayesian model-agnostic meta-learning, algorithms 2 and 3; Snell and Zemel (2021),
 appendix G.2.
@@ -28,18 +25,16 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.baselines.heads import LinearHead
-from sureshot.meta.gradient.inner_loop import check_steps
+from sureshot.meta.gradient.inner_loop import check_steps, check_way, checked, positive
 from sureshot.meta.gradient.stein import stein_direction
-from sureshot.meta.learners.base import Latents, mean_over_rows, seeded
+from sureshot.meta.learners.base import Latents, mean_over_rows, over_draws, seeded
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import he_normal
 from sureshot.networks.precision import Precision
 
 Objective = Literal["predictive", "chaser"]
-
-_HEAD = LinearHead()
 
 
 @dataclass(frozen=True)
@@ -55,20 +50,14 @@ class ParticlePosterior(EmbeddedPosterior):
 
     def latents(self, query: Tensor) -> Latents:
         """Mean and variance of the logits over particles; minus infinity and 0 for absent classes."""
-        logits = self._logits(query)
-        mean = logits.mean(1)
-        variance = (logits - mean.unsqueeze(1)).square().mean(1)
-        if self.class_mask is None:
-            return Latents(mean, variance)
-        absent = ~self.class_mask.unsqueeze(1)
-        return Latents(mean.masked_fill(absent, -torch.inf), variance.masked_fill(absent, 0))
+        return over_draws(self._logits(query))
 
     def log_probabilities(self, query: Tensor) -> Tensor:
         """Of each particle, (T, M, Q, C)."""
-        return _present(self._logits(query), self.class_mask).log_softmax(-1)
+        return self._logits(query).log_softmax(-1)
 
     def _logits(self, query: Tensor) -> Tensor:
-        return _HEAD.logits(query.unsqueeze(1), self.particles[..., :-1], self.particles[..., -1])
+        return _logits(_with_one(query), self.particles, self.class_mask)
 
 
 class BayesianMAML(EmbeddingLearner):
@@ -97,29 +86,17 @@ class BayesianMAML(EmbeddingLearner):
         if objective not in get_args(Objective):
             raise ValueError(f"objective must be 'predictive' or 'chaser', got {objective!r}")
         in_use = (5 if objective == "chaser" else 1) if inner_steps_prediction is None else inner_steps_prediction
-        for name, count, least in (
-            ("particles", particles, 2),
-            ("inner_steps", inner_steps, 1),
-            ("inner_steps_prediction", in_use, 1),
-            ("leader_steps", leader_steps, 1),
-            ("way", 2 if way is None else way, 2),
-        ):
-            if count < least:
-                raise ValueError(f"{name} must be at least {least}, got {count}")
-        for name, value in (("inner_rate", inner_rate), ("initial_deviation", initial_deviation)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
+        checked(2, particles=particles, way=2 if way is None else way)
+        checked(1, inner_steps=inner_steps, inner_steps_prediction=in_use, leader_steps=leader_steps)
+        positive(inner_rate=inner_rate, initial_deviation=initial_deviation)
         self.objective, self.n_particles, self.inner_rate, self.way = objective, particles, inner_rate, way
         self.inner_steps, self.inner_steps_prediction, self.leader_steps = inner_steps, in_use, leader_steps
         self.n_features = backbone.n_features
         if way is None:
             self.log_deviation = nn.Parameter(torch.tensor(math.log(initial_deviation), dtype=torch.float32))
         else:
-            shape = particles, way, self.n_features + 1
-            matrix, vector = _HEAD.initial(
-                torch.rand(shape, generator=seeded(torch.device("cpu"), seed), dtype=torch.float32)
-            )
-            self.particles = nn.Parameter(torch.cat([matrix, vector.unsqueeze(-1)], -1))
+            drawn = he_normal(particles * way, self.n_features + 1, seeded(torch.device("cpu"), seed))
+            self.particles = nn.Parameter(drawn.unflatten(0, (particles, way)))
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Of the queries, or the distance of chaser and leader, (T,)."""
@@ -139,15 +116,11 @@ class BayesianMAML(EmbeddingLearner):
     def _start(self, support: TaskRows, generator: torch.Generator) -> Tensor:
         """(T, M, C, D + 1); draws are the same for all tasks of a call."""
         x, n_classes = support.x, support.n_classes
+        check_way(self.name, self.way, n_classes)
         if self.way is None:
             shape = n_classes, self.n_particles, self.n_features + 1
             drawn = torch.randn(shape, generator=generator, device=x.device, dtype=x.dtype).transpose(0, 1)
             start = self.log_deviation.exp().to(x.dtype) * drawn
-        elif n_classes != self.way:
-            raise ValueError(
-                f"{self.name!r} has particles for {self.way} classes, but the task has {n_classes}: pass tasks of "
-                f"{self.way} classes, or train it without the option way, for any number"
-            )
         else:
             start = self.particles.to(x.dtype)
         if support.class_mask is not None:  # absent classes shall not keep particles apart
@@ -156,23 +129,23 @@ class BayesianMAML(EmbeddingLearner):
 
     def _moved(self, particles: Tensor, rows: TaskRows, steps: int) -> Tensor:
         """The particles after steps on labelled rows (T, N, D); ValueError if one is not finite."""
-        x, labels, sizes = rows.without_padding().unsqueeze(1), rows.one_hot().unsqueeze(1), []
-        real = labels.sum(-1, keepdim=True)
+        x, labels, sizes = _with_one(rows.without_padding()), rows.one_hot().unsqueeze(1), []
         for _ in range(steps):
-            matrix, vector = particles[..., :-1], particles[..., -1]
-            logits = _present(_HEAD.logits(x, matrix, vector), rows.class_mask)
-            slopes = _HEAD.gradient(x, labels - logits.softmax(-1) * real, matrix, vector)
-            joined = torch.cat([slopes[0], slopes[1].unsqueeze(-1)], -1)
-            direction = stein_direction(particles.flatten(-2), joined.flatten(-2)).view_as(particles)
-            particles = particles + self.inner_rate * direction
+            p = _logits(x, particles, rows.class_mask).softmax(-1) * labels.sum(-1, keepdim=True)
+            slopes = (labels - p).mT @ x
+            direction = stein_direction(particles.flatten(-2), slopes.flatten(-2))
+            particles = particles + self.inner_rate * direction.view_as(particles)
             sizes.append(particles.detach().abs().sum((1, 2, 3)))
         check_steps(torch.stack(sizes, 1), self.name)
         return particles
 
 
-def _present(
-    logits: Tensor,  # (T, M, N, C)
-    class_mask: Tensor | None,  # (T, C)
-) -> Tensor:
-    """Logits with minus infinity for absent classes."""
+def _with_one(x: Tensor) -> Tensor:
+    """Rows (T, N, D) and a one for the bias, (T, 1, N, D + 1)."""
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1).unsqueeze(1)
+
+
+def _logits(x: Tensor, particles: Tensor, class_mask: Tensor | None) -> Tensor:
+    """(T, M, N, C), minus infinity for absent classes."""
+    logits = x @ particles.mT
     return logits if class_mask is None else logits.masked_fill(~class_mask[:, None, None, :], -torch.inf)

@@ -55,6 +55,10 @@ class MAML(GradientLearner):
         """Nothing is drawn."""
         return [{}] * (steps + 1)
 
+    def penalty(self, start: Parameters, parameters: Parameters, inner: bool) -> float:
+        """Nothing."""
+        return 0.0
+
     def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
         """One."""
         return {name: value.unsqueeze(0) for name, value in parameters.items()}

@@ -6,11 +6,9 @@ squared distance to 1 for the query's class and 0 for the others is the loss, av
 probabilities are the scores, normalised over the classes; the loss does not see the normalisation.
 
 It takes a backbone whose features are a map (`Backbone.map_shape`), such as Conv4; the papers leave out its last two
-poolings (``n_poolings = 2``). Maps of a single pixel in width or height are not pooled further. With several shots the
-papers sum the maps; the mean differs by a factor that tasks of other shots do not have.
-
-In use batch normalisation of the relation network has running statistics, like that of the backbone: a score depends on
-no other query. In training the pairs of ``tasks_per_pass`` tasks share statistics.
+poolings (``n_poolings = 2``). Maps of one pixel are not pooled. Sung et al. sum the maps of several shots; means do not
+grow with their number. In use batch normalisation has running statistics, so that a score depends on no other query; in
+training the pairs of ``tasks_per_pass`` tasks share statistics.
 
 References: Sung et al. (2018), Learning to compare: relation network for few-shot learning, section 3; Chen et al.
 (2019), A closer look at few-shot classification.
@@ -31,23 +29,11 @@ from sureshot.meta.learners.base import Latents, mean_over_rows, seeded
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
-from sureshot.networks.backbones.initialisation import convolution, dense, he_normal
+from sureshot.networks.backbones.conv4 import Conv4Block
+from sureshot.networks.backbones.initialisation import dense, he_normal
 from sureshot.networks.precision import Precision
 
 _PAIRS_AT_ONCE = 4096
-
-
-class RelationBlock(nn.Module):
-    """3x3 convolution, batch normalisation, ReLU, pooling of maps of at least two pixels."""
-
-    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.convolution = convolution(n_in, n_out, 3, generator)
-        self.normalisation = nn.BatchNorm2d(n_out, dtype=torch.float32)
-
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.normalisation(self.convolution(x)).relu()
-        return functional.max_pool2d(found, 2) if min(found.shape[-2:]) > 1 else found
 
 
 class RelationNetwork(nn.Module):
@@ -57,11 +43,9 @@ class RelationNetwork(nn.Module):
         super().__init__()
         self.map_shape = map_shape
         channels, *size = map_shape
-        generator = seeded(torch.device("cpu"), seed)
-        self.blocks = nn.Sequential(
-            RelationBlock(2 * channels, channels, generator), RelationBlock(channels, channels, generator)
-        )
-        for _ in range(2):
+        generator, self.blocks = seeded(torch.device("cpu"), seed), nn.Sequential()
+        for n_in in (2 * channels, channels):
+            self.blocks.append(Conv4Block(n_in, channels, generator, pools=min(size) > 1))
             size = [side // 2 for side in size] if min(size) > 1 else size
         self.hidden = dense(he_normal(hidden, channels * math.prod(size), generator))
         self.score = dense(he_normal(1, hidden, generator))

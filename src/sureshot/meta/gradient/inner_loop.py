@@ -10,6 +10,7 @@ Reference: Finn, Abbeel and Levine (2017), Model-agnostic meta-learning, algorit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -34,10 +35,8 @@ class Descent:
     first_order: bool = False
 
     def __post_init__(self) -> None:
-        if type(self.steps) is not int or self.steps < 1:
-            raise ValueError(f"the number of inner steps must be at least 1, got {self.steps!r}")
-        if not 0 < self.rate < float("inf"):
-            raise ValueError(f"inner_rate must be positive and finite, got {self.rate}")
+        checked(1, inner_steps=self.steps)
+        positive(inner_rate=self.rate)
 
 
 def adapt(
@@ -48,13 +47,7 @@ def adapt(
     who: str,  # the learner, for errors
     at_once: int | None = None,  # tasks whose intermediate numbers are held together; all by default
 ) -> Parameters:
-    """Parameters adapted to each task, tasks leading.
-
-    Raises
-    ------
-    ValueError
-        If a loss or gradient is not finite, with step and task.
-    """
+    """Parameters adapted to each task, tasks leading; ValueError if a loss or gradient is not finite."""
 
     def one(task: Any) -> tuple[Parameters, Tensor]:
         return descend(start, lambda parameters, step: loss(parameters, step, task), descent)
@@ -92,3 +85,26 @@ def check_steps(
         f"gradient is not finite (of {len(tasks)} of {len(sizes)} tasks): lower inner_rate, or scale the inputs to "
         "about 1"
     )
+
+
+def check_way(name: str, way: int | None, n_classes: int) -> None:
+    """Refuse tasks of another number of classes than a last layer has (`ValueError`); None is for any number."""
+    if way not in (None, n_classes):
+        raise ValueError(
+            f"{name!r} has a last layer for {way} classes, but the task has {n_classes}: pass tasks of {way} classes, "
+            "or train it without the option way, for any number"
+        )
+
+
+def checked(least: int, **counts: int) -> None:
+    """ValueError for a count below the least."""
+    for name, count in counts.items():
+        if type(count) is not int or count < least:
+            raise ValueError(f"{name} must be at least {least}, got {count!r}")
+
+
+def positive(**values: float) -> None:
+    """ValueError for a number that is not positive and finite."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be positive and finite, got {value}")

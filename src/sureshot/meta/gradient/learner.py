@@ -27,12 +27,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
-from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt
-from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, seeded
+from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_way, checked
+from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, over_draws, seeded
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.initialisation import dense, he_normal
 from sureshot.networks.precision import Precision, check_precision
 
 QueryStatistics = Literal["support", "query"]
@@ -91,10 +91,7 @@ class AdaptedPosterior(TaskPosterior):
 
     def latents(self, query: Tensor) -> Latents:
         """Mean and variance of the logits over the draws; minus infinity and 0 for absent classes."""
-        logits = self._logits(query)
-        mean = logits.mean(1)
-        spread = (logits - mean.unsqueeze(1)).nan_to_num(0.0)  # of infinities, which are alike
-        return Latents(mean, spread.square().mean(1))
+        return over_draws(self._logits(query))
 
     def _logits(self, query: Tensor) -> Tensor:
         """(T, M, Q, C)."""
@@ -128,8 +125,7 @@ class GradientLearner(ClassLearner):
         check_precision(precision)
         if query_statistics not in get_args(QueryStatistics):
             raise ValueError(f"query_statistics must be 'support' or 'query', got {query_statistics!r}")
-        if way is not None and way < 2:
-            raise ValueError(f"way must be at least 2, or None for any number of classes, got {way}")
+        checked(2, way=2 if way is None else way)
         self.backbone: nn.Module = with_batch_statistics(backbone)
         self.n_features = backbone.n_features
         self.descent, self.descent_in_use = descent, descent_in_use
@@ -137,11 +133,7 @@ class GradientLearner(ClassLearner):
         self.transductive = query_statistics == "query"
         self.precision: Precision = precision
         if way is not None:
-            uniform = torch.rand(
-                way, self.n_features + 1, generator=seeded(torch.device("cpu"), seed), dtype=torch.float32
-            )
-            matrix, vector = LinearHead().initial(uniform)
-            self.matrix, self.vector = nn.Parameter(matrix.clone()), nn.Parameter(vector.clone())
+            self.last = dense(he_normal(way, self.n_features, seeded(torch.device("cpu"), seed)))
 
     @property
     def network(self) -> nn.Module:
@@ -160,28 +152,18 @@ class GradientLearner(ClassLearner):
     def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
         """The networks (M, ...) that answer for one task, as `network_start` names their parts."""
 
-    def penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
-        """What counts against parameters of a task beside its labels, (), in a step of the inner loop."""
-        return next(iter(start.values())).new_zeros(())
-
-    def outer_penalty(self, start: Parameters, parameters: Parameters) -> Tensor:
-        """The same in the loss of meta-training."""
-        return next(iter(start.values())).new_zeros(())
+    @abstractmethod
+    def penalty(self, start: Parameters, parameters: Parameters, inner: bool) -> Tensor | float:
+        """What counts against parameters of a task beside its labels, in an inner step or in meta-training."""
 
     def network_start(self, n_classes: int) -> Parameters:
         """Backbone and last layer at the start."""
-        like = next(self.parameters())
-        if self.way is None:
-            matrix, vector = like.new_zeros(n_classes, self.n_features), like.new_zeros(n_classes)
-        elif n_classes != self.way:
-            raise ValueError(
-                f"{self.name!r} has a last layer for {self.way} classes, but the task has {n_classes}: pass tasks of "
-                f"{self.way} classes, or train it without the option way, for any number"
-            )
-        else:
-            matrix, vector = self.matrix, self.vector
-        backbone = {f"backbone.{name}": value for name, value in self.backbone.named_parameters()}
-        return {**backbone, "matrix": matrix, "vector": vector}
+        check_way(self.name, self.way, n_classes)
+        found = {f"backbone.{name}": value for name, value in self.backbone.named_parameters()}
+        if self.way is not None:
+            return found | {"matrix": self.last.weight, "vector": self.last.bias}
+        zeros = next(self.parameters()).new_zeros(n_classes, self.n_features + 1)
+        return found | {"matrix": zeros[:, 1:], "vector": zeros[:, 0]}
 
     def logits(self, network: Parameters, x: Tensor, weight: Tensor) -> Tensor:
         """Of one task's rows (N, ...) by one network, (N, C); rows of weight 0 do not count in batch statistics."""
@@ -189,18 +171,14 @@ class GradientLearner(ClassLearner):
         rough = torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         with counting(self.backbone, weight), rough:
             features: Tensor = functional_call(self.backbone, inner, (x,))
-        if features.dtype == torch.bfloat16:
-            features = features.float()
-        return features @ network["matrix"].mT + network["vector"]
+        return features.to(x.dtype) @ network["matrix"].mT + network["vector"]
 
     def query_logits(self, networks: Parameters, support: Rows, query: Tensor, weight: Tensor) -> Tensor:
         """Of one task's queries (Q, ...) of these weights (Q,) by its networks, (M, Q, C)."""
         if self.transductive:
-            of_networks = vmap(lambda network: self.logits(network, query, weight))
-            return of_networks(networks)
+            return vmap(lambda network: self.logits(network, query, weight))(networks)
         both, counts = torch.cat([support.x, query]), torch.cat([support.weight, torch.zeros_like(weight)])
-        of_networks = vmap(lambda network: self.logits(network, both, counts)[len(support.y) :])
-        return of_networks(networks)
+        return vmap(lambda network: self.logits(network, both, counts)[len(support.y) :])(networks)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Minus log probability of the queries' classes, averaged over draws before the logarithm, and a penalty."""
@@ -213,7 +191,7 @@ class GradientLearner(ClassLearner):
             networks = self.networks(parameters, noise[-1])
             surprise = queries.surprise(self.query_logits(networks, support, queries.x, queries.weight))
             averaged = math.log(len(surprise)) - (-surprise).logsumexp(0)
-            return queries.mean(averaged) + self.outer_penalty(start, parameters)
+            return queries.mean(averaged) + self.penalty(start, parameters, inner=False)
 
         adapted = self._adapted(start, support, noise, self.descent)
         return vmap(one)(adapted, support, queries)
@@ -233,6 +211,6 @@ class GradientLearner(ClassLearner):
         def loss(parameters: Parameters, step: int, rows: Rows) -> Tensor:
             networks = self.networks(parameters, noise[step])
             logits = vmap(lambda network: self.logits(network, rows.x, rows.weight))(networks)
-            return rows.mean(rows.surprise(logits)).mean() + self.penalty(start, parameters)
+            return rows.mean(rows.surprise(logits)).mean() + self.penalty(start, parameters, inner=True)
 
         return adapt(start, loss, support, descent, self.name, at_once)

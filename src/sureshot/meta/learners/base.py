@@ -211,6 +211,15 @@ def check_query(
     require_finite("query_x", query, None)
 
 
+def over_draws(
+    logits: Tensor,  # (T, M, Q, C), minus infinity for absent classes
+) -> Latents:
+    """Mean and variance over the draws."""
+    mean = logits.mean(1)
+    spread = (logits - mean.unsqueeze(1)).nan_to_num(0.0)  # of infinities, which are alike
+    return Latents(mean, spread.square().mean(1))
+
+
 def mean_over_rows(values: Tensor, mask: Tensor | None) -> Tensor:
     """Mean of (T, N) over the real rows of each task, (T,)."""
     if mask is None:
