@@ -119,6 +119,26 @@ def test_the_outer_loss_is_likelihood_divergence_and_hyper_prior() -> None:
         torch.testing.assert_close(found[task], expected, rtol=1e-8, atol=1e-10)
 
 
+def test_the_loss_of_queries_is_expected_over_draws() -> None:
+    model = learner(outer_weight=0.0)
+    start = model.start(2)
+    noise = model.noise(start, 2, torch.Generator().manual_seed(1))
+    support = Rows.of(tasks().support_x, tasks().support_y, None, tasks().support)
+    adapted = {name: value[0] for name, value in model._adapted(start, support, noise, model.descent).items()}
+    expected = torch.zeros((), dtype=torch.float64)
+    for draw in range(model.draws):
+        weights = {
+            name: value + adapted[f"log_deviation.{name}"].exp() * noise[-1][name][draw] if name in noise[-1] else value
+            for name, value in adapted.items()
+        }
+        inside = {name: weights[f"backbone.{name}"] for name, _ in model.backbone.named_parameters()}
+        features = torch.func.functional_call(model.backbone, inside, (tasks().query_x[0],))
+        logits = features @ weights["matrix"].T + weights["vector"]
+        expected = expected + torch.nn.functional.cross_entropy(logits, tasks().query_y[0]) / model.draws
+    found = model(tasks(), torch.Generator().manual_seed(1))[0]
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
+
+
 def test_predictions_are_means_over_draws() -> None:
     model = learner(draws=4)
     posterior = model.condition(tasks().support_x, tasks().support_y, generator=torch.Generator().manual_seed(2))

@@ -2,19 +2,14 @@
 
 The start is a Gaussian ``p``: a mean and a deviation for every weight, a mean alone for biases and batch normalisation.
 A task's Gaussian ``q`` starts there and descends the mean cross-entropy of its support under reparametrised draws plus
-``inner_weight`` times KL(q || p), along mean and log deviation. Meta-training descends the loss of the queries under
-draws from ``q`` plus ``outer_weight`` times KL(q || p) less the logarithm of the hyper-prior of ``p``: standard normal
-means, and precisions from a Gamma distribution of shape 1 and rate 0.01. The hyper-prior counts once for all training
-tasks, so each bears its ``1 / hyper_tasks``.
+``inner_weight`` times KL(q || p), along mean and log deviation. Meta-training descends the cross-entropy of the queries
+averaged over draws from ``q``, plus ``outer_weight`` times KL(q || p) less the logarithm of the hyper-prior of ``p``:
+standard normal means, and precisions from a Gamma distribution of shape 1 and rate 0.01. The hyper-prior counts once
+for all training tasks, so each bears its ``1 / hyper_tasks``.
 
-Inner steps settle only while ``inner_rate * inner_weight`` is less than twice the squared deviation of every weight:
-so curved is the divergence.
-
-Weights, draws and filters (32; an option of the backbone) are those of Snell and Zemel. They state neither rate nor
-initial deviation, and use local reparametrisation and flipout where here one draw serves all rows of a task and all
-tasks of a batch.
-
-The loss of queries is the logarithm of the probability that the draws give together, as predictions have it.
+Inner steps settle only while ``inner_rate * inner_weight`` is less than twice the squared deviation of every weight.
+Weights, draws and filters (32; an option of the backbone) are those of Snell and Zemel, who state neither rate nor
+initial deviation, and use local reparametrisation and flipout where here one draw serves all rows and tasks.
 
 References: Ravi and Beatson (2019), Amortized Bayesian meta-learning, algorithms 1 and 2; Snell and Zemel (2021),
 appendix G.2.

@@ -18,7 +18,6 @@ support passes the adapted network beside the queries and alone counts: a query 
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
@@ -181,7 +180,7 @@ class GradientLearner(ClassLearner):
         return vmap(lambda network: self.logits(network, both, counts)[len(support.y) :])(networks)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """Minus log probability of the queries' classes, averaged over draws before the logarithm, and a penalty."""
+        """Minus log probability of the queries' classes, averaged over queries and draws, and the penalty; (T,)."""
         start = self.start(tasks.n_classes)
         noise = self.noise(start, self.descent.steps, generator)
         support = Rows.of(tasks.support_x, tasks.support_y, tasks.support_mask, tasks.support)
@@ -190,8 +189,7 @@ class GradientLearner(ClassLearner):
         def one(parameters: Parameters, support: Rows, queries: Rows) -> Tensor:
             networks = self.networks(parameters, noise[-1])
             surprise = queries.surprise(self.query_logits(networks, support, queries.x, queries.weight))
-            averaged = math.log(len(surprise)) - (-surprise).logsumexp(0)
-            return queries.mean(averaged) + self.penalty(start, parameters, inner=False)
+            return queries.mean(surprise).mean() + self.penalty(start, parameters, inner=False)
 
         adapted = self._adapted(start, support, noise, self.descent)
         return vmap(one)(adapted, support, queries)
