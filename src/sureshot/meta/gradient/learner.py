@@ -39,8 +39,8 @@ QueryStatistics = Literal["support", "query"]
 _ABSENT = -1e9
 """The logit of an absent class in a loss: finite, so that the weight zero of padding leaves nothing of it."""
 
-_ROWS_AT_ONCE = 512
-"""In use, over tasks and draws: bounds the memory of a pass."""
+_ROWS_AT_ONCE = {"cpu": 128}
+"""In use, over tasks and draws: a processor's cache holds few; elsewhere the memory of a pass is bounded by 4096."""
 
 Noise = list[Parameters]
 """Draws (M, ...) for every step of the inner loop and, last, for the answers; empty for what draws nothing."""
@@ -99,10 +99,15 @@ class AdaptedPosterior(TaskPosterior):
         rows = draws * (query.shape[1] + self.support.y.shape[1])
         own = copy.deepcopy(self.learner)  # a pass puts its parameters into the modules, and threads may ask at once
         with torch.no_grad():
-            of_tasks = vmap(own.query_logits, chunk_size=max(1, _ROWS_AT_ONCE // rows))
+            of_tasks = vmap(own.query_logits, chunk_size=tasks_at_once(rows, query.device))
             logits: Tensor = of_tasks(self.networks, self.support, query, query.new_ones(query.shape[:2]))
         absent = ~self.support.present[:, None, None, :]
         return logits.masked_fill(absent, -torch.inf) if bool(absent.any()) else logits
+
+
+def tasks_at_once(rows: int, device: torch.device) -> int:
+    """Tasks of so many rows for one pass in use."""
+    return max(1, _ROWS_AT_ONCE.get(device.type, 4096) // max(1, rows))
 
 
 class GradientLearner(ClassLearner):
@@ -199,7 +204,7 @@ class GradientLearner(ClassLearner):
         start = own.start(support.n_classes)
         noise = self.noise(start, self.descent_in_use.steps, generator)
         rows = Rows.of(support.x, support.y, support.mask, support)
-        at_once = max(1, _ROWS_AT_ONCE // rows.y.shape[1])
+        at_once = tasks_at_once(rows.y.shape[1], rows.y.device)
         found = own._adapted(start, rows, noise, self.descent_in_use, at_once)
         return AdaptedPosterior(own, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)
 
