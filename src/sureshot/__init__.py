@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sureshot.data import read_table
     from sureshot.estimators import (
         FewShotClassifier,
+        FewShotRegressor,
         GPClassifier,
         GPRegressor,
         KernelSearchClassifier,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FewShotClassifier",
+    "FewShotRegressor",
     "GPClassifier",
     "GPRegressor",
     "KernelSearchClassifier",

@@ -46,7 +46,7 @@ def test_the_package_loads_any_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("few_shot_learner", "is a meta-trained learner, which knows no classes yet"),
+        ("few_shot_learner", "is a meta-trained learner, which knows no rows yet"),
         ("deep_classifier", r"is a trained network, which `sureshot.deep.load_deep_classifier` reads"),
         ("shopping_list", "holds 'shopping_list', which is no estimator"),
     ],
@@ -98,7 +98,7 @@ def test_scores_of_left_out_rows_come_back(tmp_path: Path) -> None:
 def test_a_checkpoint_is_no_classifier_yet(tmp_path: Path) -> None:
     path = tmp_path / "best.safetensors"
     save_checkpoint(path, make_learner("protonet", make_backbone("identity", (4,))), {}, {"episodes": 0}, {})
-    with pytest.raises(ArtifactError, match="knows no classes yet: teach it some with `sureshot fit DATA --checkpoint"):
+    with pytest.raises(ArtifactError, match="knows no rows yet: teach it some with `sureshot fit DATA --checkpoint"):
         load_estimator(path)
 
 

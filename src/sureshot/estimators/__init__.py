@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sureshot.estimators.classes.answers import LatentPrediction, TopClasses, Uncertainty
     from sureshot.estimators.classes.decisions import LabelSets
     from sureshot.estimators.few_shot.classifier import FewShotClassifier
+    from sureshot.estimators.few_shot.regressor import FewShotRegressor
     from sureshot.estimators.gp.classifier import GPClassifier
     from sureshot.estimators.gp.regressor import GPRegressor
     from sureshot.estimators.numbers.answers import Intervals
@@ -25,6 +26,7 @@ __all__ = [
     "AdditiveForm",
     "AdditivePart",
     "FewShotClassifier",
+    "FewShotRegressor",
     "GPClassifier",
     "GPRegressor",
     "Intervals",

@@ -16,6 +16,7 @@ PLACES = {
     "gp_classifier": "sureshot.estimators.gp.classifier.GPClassifier",
     "few_shot_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
     "few_shot_gp_classifier": "sureshot.estimators.few_shot.classifier.FewShotClassifier",
+    "few_shot_regressor": "sureshot.estimators.few_shot.regressor.FewShotRegressor",
     "gp_regressor": "sureshot.estimators.gp.regressor.GPRegressor",
     "kernel_search_classifier": "sureshot.estimators.search.classifier.KernelSearchClassifier",
     "kernel_search_regressor": "sureshot.estimators.search.regressor.KernelSearchRegressor",
@@ -24,8 +25,8 @@ PLACES = {
 """Estimators by what their files say they hold; of these only the one that is needed is imported."""
 
 _OTHERS = {
-    "few_shot_learner": "a meta-trained learner, which knows no classes yet: teach it some with `sureshot fit DATA "
-    "--checkpoint {path}`, or `FewShotClassifier(checkpoint)` in Python",
+    "few_shot_learner": "a meta-trained learner, which knows no rows yet: teach it some with `sureshot fit DATA "
+    "--checkpoint {path}`, or in Python `FewShotClassifier(checkpoint)`, of numbers `FewShotRegressor(checkpoint)`",
     "deep_classifier": "a trained network, which `sureshot.deep.load_deep_classifier` reads",
 }
 """What other files of ours hold, and what to do with them."""

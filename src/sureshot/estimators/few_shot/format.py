@@ -21,6 +21,7 @@ from sureshot.estimators.few_shot.inputs import LearnerEncoder
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.format import GP_FORMAT
 from sureshot.estimators.stored import Format
+from sureshot.meta.learners import Learner
 from sureshot.meta.training.checkpoint import Checkpoint
 from sureshot.networks.backbones import Backbone
 from sureshot.persistence import Artifact
@@ -33,7 +34,7 @@ class StoredFewShot(StoredClasses):
     seed: int
     learner: dict[str, Any]
     backbone: dict[str, Any]
-    state: dict[str, Tensor]  # what is learnt; bounds of constraints, which may be infinite, are constants
+    state: dict[str, Tensor]
     reading: Remembered | None
 
     def check_parts(self) -> None:
@@ -50,19 +51,29 @@ def _own(fitted: FewShotFitted) -> dict[str, Any]:
         "seed": fitted.seed,
         "learner": dict(learner.config),
         "backbone": dict(learner.network.config),
-        "state": {name: _single(part) for name, part in learner.state_dict().items() if bool(part.isfinite().all())},
+        "state": learnt_state(learner),
         "reading": fitted.reader.reading,
     }
 
 
 def _fitted(stored: StoredFewShot) -> FewShotFitted:
-    arrays = {f"model.{name}": value.numpy() for name, value in stored.state.items()}
-    checkpoint = Artifact("the learner of the model", "few_shot_learner", "", {}, arrays)
-    learner = Checkpoint(checkpoint.path, {}, stored.learner, stored.backbone, 0, {}, {}, checkpoint).build()
+    learner = checkpoint_of(stored.learner, stored.backbone, stored.state).build()
     learner = learner.double().requires_grad_(False).to(device_for("auto"))
     encoder = LearnerEncoder(learner, reading=stored.reading)
     training = TrainingSet(encoder, stored.columns, stored.classes, stored.rows, None)
     return condition_rows(training, learner, stored.seed)
+
+
+def learnt_state(learner: Learner) -> dict[str, Tensor]:
+    """What a learner has learnt, by name; bounds of constraints, which may be infinite, are constants."""
+    return {name: _single(part) for name, part in learner.state_dict().items() if bool(part.isfinite().all())}
+
+
+def checkpoint_of(learner: dict[str, Any], backbone: dict[str, Any], state: dict[str, Tensor]) -> Checkpoint:
+    """The checkpoint from which a learner with this config and state is built."""
+    arrays = {f"model.{name}": value.numpy() for name, value in state.items()}
+    found = Artifact("the learner of the model", "few_shot_learner", "", {}, arrays)
+    return Checkpoint(found.path, {}, learner, backbone, 0, {}, {}, found)
 
 
 def _single(value: torch.Tensor) -> torch.Tensor:

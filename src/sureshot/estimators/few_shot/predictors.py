@@ -234,7 +234,7 @@ def condition_on(
     present, y = torch.unique(support.y, return_inverse=True)
     if isinstance(learner, GaussianProcessLearner):
         return _gaussian(learner, support, y, present, generator)
-    repeats = _whole(support.weight, type(learner).__name__)
+    repeats = whole_weights(support.weight, type(learner).__name__)
     x, y = support.x.repeat_interleave(repeats, 0), y.repeat_interleave(repeats)
     shape = (x.shape[1],) if isinstance(learner, EmbeddingLearner) else input_shape(learner)
     sets = TaskRows(x.unflatten(1, shape).unsqueeze(0), y.unsqueeze(0), len(present))
@@ -271,7 +271,7 @@ def _gaussian(
         nothing = condition_by_blocks(replace(prior, mean=shift.expand(1, support.n_classes, 1)), Sites(zeros, zeros))
         return GaussianPredictor(learner, x, membership, prior, nothing, support.n_classes, 0.0)
     if inference.scheme.samples:
-        _whole(support.weight, "a learner that samples")
+        whole_weights(support.weight, "a learner that samples")
     problem = TaskProblem(prior, y.unsqueeze(0), n_present, support.weight.unsqueeze(0))
     posterior, evidence = inference.condition_alone(problem, generator)
     if n_present < support.n_classes:
@@ -279,13 +279,13 @@ def _gaussian(
     return GaussianPredictor(learner, x, membership, prior, posterior, support.n_classes, evidence)
 
 
-def _whole(weight: Tensor, who: str) -> Tensor:
+def whole_weights(weight: Tensor, who: str, instead: str = "a mean-field or least-squares learner") -> Tensor:
     """Weights as whole numbers."""
     if bool((weight != weight.round()).any()):
         first = float(weight[weight != weight.round()][0])
         raise ValueError(
             f"sample_weight must be whole numbers for this checkpoint, but it has {first:g}: {who} takes rows, not "
-            "shares of rows. Use a checkpoint of a mean-field or least-squares learner for real weights."
+            f"shares of rows. Use {instead} for real weights."
         )
     return weight.round().to(torch.int64)
 

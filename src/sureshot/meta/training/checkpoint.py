@@ -55,7 +55,7 @@ class Checkpoint:
         if self.answers_with_numbers:
             raise ArtifactError(
                 f"{self.path} is a learner of numbers ({self.learner['name']}), which knows no classes: name one that "
-                "was trained on classes; `sureshot meta-evaluate` scores either."
+                "was trained on classes, or take it for FewShotRegressor; `sureshot meta-evaluate` scores either."
             )
         return self._restored(lambda: learner_from_config(self.learner, backbone_from_config(self.backbone)))
 
@@ -63,6 +63,11 @@ class Checkpoint:
         """The same of a learner of numbers."""
         from sureshot.meta.processes import make_process
 
+        if not self.answers_with_numbers:
+            raise ArtifactError(
+                f"{self.path} is a learner of classes ({self.learner.get('name')}), which knows no numbers: name one "
+                "that was trained on functions."
+            )
         return self._restored(lambda: make_process(**self.learner))
 
     def _restored(self, make: Callable[[], Module]) -> Module:

@@ -1,0 +1,160 @@
+"""What `FewShotRegressor` has learnt: the learner of a checkpoint, and the rows that it is given as context."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sureshot.computing.blocks import AT_ONCE
+from sureshot.computing.threads import threads_for
+from sureshot.estimators.few_shot.predictors import whole_weights
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.numbers.mixture import NormalMixture
+from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
+from sureshot.estimators.numbers.prediction import Prediction
+from sureshot.estimators.numbers.target_scale import TargetScale
+from sureshot.estimators.rows.encoder import Encoder
+from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.meta.learners.functions import FunctionPosterior, Moments, RegressionLearner
+
+MOST_LEFT_OUT = 4000
+
+
+@dataclass(frozen=True)
+class FunctionInputs(Encoder):
+    """Rows as a learner of numbers takes them: as they are."""
+
+    learner: RegressionLearner  # in evaluation mode and double precision
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.learner.input_width,)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.learner.parameters()).device
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def embed(self, rows: Tensor) -> Tensor:
+        return rows
+
+
+@dataclass(frozen=True)
+class ConditionedProcess(NumberPredictor):
+    """A learner given a context: rows, each as often as its weight says."""
+
+    learner: RegressionLearner
+    posterior: FunctionPosterior
+    x: Tensor  # (1, N', D)
+    y: Tensor  # (1, N', P)
+    n_components: int
+
+    @classmethod
+    def of(cls, learner: RegressionLearner, rows: LabelledRows, device: torch.device) -> ConditionedProcess:
+        """Given labelled rows; ValueError for weights that are no whole numbers."""
+        repeats = whole_weights(torch.from_numpy(rows.weight), type(learner).__name__, "GPRegressor")
+        x, y = (torch.from_numpy(part).repeat_interleave(repeats, 0)[None].to(device) for part in (rows.x, rows.y))
+        with torch.no_grad(), threads_for(len(x[0])):
+            posterior = learner.condition(x, y)
+            n_components = len(posterior.moments(x[:, :1]).mean)
+        return cls(learner, posterior, x, y, n_components)
+
+    @property
+    def weight(self) -> np.ndarray:
+        return np.full(self.n_components, 1 / self.n_components)
+
+    @property
+    def queries_at_once(self) -> int:
+        return max(1, AT_ONCE // (self.n_components * max(self.x.shape[1], 100)))
+
+    def inputs(self, kept: np.ndarray) -> Tensor:
+        return torch.tensor(kept, device=self.x.device)
+
+    def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Means (Q, M, P), variances (Q, M) twice, as what is noise is not known, and deviations (Q, M, P)."""
+        mean, deviation = (part[:, 0].transpose(0, 1) for part in self.posterior.moments(queries[None]))
+        variance = deviation.square().mean(-1)
+        return mean, variance, variance, deviation
+
+    def without(self, gone: Tensor, queries: Tensor) -> Iterator[Moments]:
+        """Given the context but for some of its rows (E, N') bool, at queries (E, Q, D); some sets at a time."""
+        size = max(1, AT_ONCE // (self.n_components * (self.x.shape[1] + queries.shape[1]) * 100))
+        for some, asked in zip(gone.split(size), queries.split(size), strict=True):
+            shape = (len(some), -1, -1)
+            yield self.learner.condition(self.x.expand(shape), self.y.expand(shape), ~some).moments(asked)
+
+
+@dataclass(frozen=True)
+class FewShotNumbersFitted(NumberFitted):
+    """A checkpoint's learner and its context."""
+
+    predictor: ConditionedProcess
+    learner: RegressionLearner = field(kw_only=True)
+
+    def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray, widths: np.ndarray) -> Prediction:
+        means, deviations = (np.moveaxis(part, 1, 0) for part in (mean, widths))
+        return Prediction(NormalMixture(self.predictor.weight, means, self.wider * deviations), self.target)
+
+    def pulling(self) -> Pulling:
+        def pulls(queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
+            counts = torch.from_numpy(self.rows.weight)
+            gone = torch.zeros(len(place), self.predictor.x.shape[1], dtype=torch.bool)
+            for row, at, part in zip(gone, place.tolist(), share.tolist(), strict=True):
+                first = int(counts[:at].sum())
+                row[first : first + max(1, round(part * float(counts[at])))] = True
+            asked = queries.expand(len(place), -1, -1)
+            given = self.predictor.posterior.predict(queries[None])[0]
+            less = [found.overall()[0] for found in self.predictor.without(gone.to(queries.device), asked)]
+            return (given - torch.cat(less)).transpose(0, 1)
+
+        return pulls
+
+    def covariance(self, queries: Tensor) -> np.ndarray:
+        raise ValueError(
+            "return_cov: a few-shot learner says nothing of two rows together; ask for return_std, or use GPRegressor."
+        )
+
+    @cached_property
+    def left_out(self) -> tuple[np.ndarray, Prediction]:
+        """Each row without it and its copies."""
+        rows, predictor = self.rows, self.predictor
+        place = np.unique(np.linspace(0, len(rows.y) - 1, MOST_LEFT_OUT).round().astype(np.int64))
+        owner = torch.from_numpy(np.repeat(np.arange(len(rows.y)), rows.weight.astype(np.int64)))
+        gone = (owner == torch.from_numpy(place)[:, None]).to(predictor.x.device)
+        with torch.no_grad(), threads_for(len(owner)):
+            parts = list(predictor.without(gone, predictor.inputs(rows.x[place])[:, None]))
+        mean, deviation = (torch.cat(part, 1)[:, :, 0].cpu().numpy() for part in zip(*parts, strict=True))
+        mixture = NormalMixture(predictor.weight, mean, self.wider * deviation)
+        return rows.y[place], Prediction(mixture, self.target)
+
+    @cached_property
+    def score(self) -> float:
+        """The mean log density of left-out rows, in nats."""
+        y, found = self.left_out
+        return float(found.log_density(y).sum(1).mean()) if len(y) > 1 else math.nan
+
+
+def condition_numbers(training: TrainingSet) -> FewShotNumbersFitted:
+    """Give a checkpoint's learner all labelled rows."""
+    reader, rows = training.reader, training.rows
+    assert isinstance(reader, FunctionInputs)
+    zeros, ones = np.zeros(rows.y.shape[1]), np.ones(rows.y.shape[1])
+    return FewShotNumbersFitted(
+        columns=training.columns,
+        reader=reader,
+        rows=rows,
+        log_evidence=math.nan,
+        predictor=ConditionedProcess.of(reader.learner, rows, reader.device),
+        target=TargetScale("none", zeros, ones, ones, zeros, ones),
+        one_target=training.one_target,
+        learner=reader.learner,
+    )

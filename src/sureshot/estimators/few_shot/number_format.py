@@ -1,0 +1,57 @@
+"""What model files of `FewShotRegressor` hold: the learner as in its checkpoint, and the rows; a posterior follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from sureshot.data.remembered import Remembered
+from sureshot.estimators.devices import device_for
+from sureshot.estimators.few_shot.format import checkpoint_of, learnt_state
+from sureshot.estimators.few_shot.number_fitted import FewShotNumbersFitted, FunctionInputs, condition_numbers
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.stored import Format, Stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFewShotNumbers(Stored):
+    """What a file keeps of a `FewShotNumbersFitted`."""
+
+    learner: dict[str, Any]
+    state: dict[str, Tensor]
+    reading: Remembered | None
+    one_target: bool
+    wider: float
+    calibrated: bool
+
+    def check_parts(self) -> None:
+        super().check_parts()
+        if self.rows.y.ndim != 2 or not self.wider > 0 or (self.one_target and self.rows.y.shape[1] > 1):
+            raise ValueError("malformed numbers")
+
+    def answers(self, fitted: FewShotNumbersFitted, moments: tuple[Tensor, ...]) -> Tensor:
+        """The means."""
+        return moments[0].flatten(1)
+
+
+def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
+    assert isinstance(fitted.reader, FunctionInputs)
+    return {
+        "learner": dict(fitted.learner.config),
+        "state": learnt_state(fitted.learner),
+        "reading": fitted.reader.reading,
+        **{name: getattr(fitted, name) for name in ("one_target", "wider", "calibrated")},
+    }
+
+
+def _fitted(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
+    learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
+    reader = FunctionInputs(learner.to(device_for("auto")), reading=stored.reading)
+    training = TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None, one_target=stored.one_target)
+    return replace(condition_numbers(training), wider=stored.wider, calibrated=stored.calibrated)
+
+
+FEW_SHOT_NUMBERS_FORMAT = Format("few_shot_regressor", FewShotNumbersFitted, StoredFewShotNumbers, _own, _fitted)

@@ -1,0 +1,140 @@
+"""`FewShotRegressor`: a learner of numbers under the estimators' interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from sureshot import FewShotRegressor, GPRegressor, load
+from sureshot.meta.learners.functions import Moments, RegressionLearner
+from sureshot.meta.processes import make_process
+from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.networks.seeds import generator_for
+from sureshot.persistence import ArtifactError
+
+RNG = np.random.default_rng(0)
+X, QUERIES = RNG.uniform(-2, 2, (9, 2)), RNG.uniform(-2, 2, (5, 2))
+Y = np.column_stack([np.sin(X[:, 0]), X[:, 1], X.sum(1)])
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cnp": {"width": 16, "layers": 2},
+    "np": {"width": 16, "layers": 2, "latent": 4, "draws_prediction": 5},
+    "dkt_regression": {"hidden": (8,)},
+}
+
+
+def written(folder: Path, name: str) -> Path:
+    """A checkpoint of a learner from two columns to three numbers."""
+    learner = make_process(name, 2, 3, seed=1, **OPTIONS[name])
+    with torch.no_grad():
+        for parameter in learner.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator_for(2, name)))
+    save_checkpoint(folder / f"{name}.safetensors", learner, {}, {"episodes": 0}, {})
+    return folder / f"{name}.safetensors"
+
+
+@pytest.fixture(scope="module", params=list(OPTIONS))
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("learner"), request.param)
+
+
+def told(learner: RegressionLearner, x: np.ndarray, y: np.ndarray, queries: np.ndarray) -> Moments:
+    with torch.no_grad():
+        return learner.condition(*(torch.from_numpy(part)[None] for part in (x, y))).moments(
+            torch.from_numpy(queries)[None]
+        )
+
+
+def test_answers_are_those_of_the_learner_given_all_rows(checkpoint: Path) -> None:
+    model = FewShotRegressor(checkpoint).fit(X, Y)
+    found = told(model.learner_, X, Y, QUERIES)
+    mean, deviation = (part[0].numpy() for part in found.overall())
+    predicted = model.predict(QUERIES, return_std=True)
+    np.testing.assert_allclose(predicted[0], mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(predicted[1], deviation, rtol=1e-9)
+    numbers, each = torch.from_numpy(Y[:5])[None], [slice(k, k + 1) for k in range(3)]
+    of_each = [Moments(found.mean[..., k], found.deviation[..., k]).log_density(numbers[..., k]) for k in each]
+    density = torch.cat(of_each).sum(0).numpy()
+    np.testing.assert_allclose(model.log_density(QUERIES, Y[:5]), density, rtol=1e-9)
+
+
+def test_left_out_rows_and_pulls_are_those_of_a_context_without_them(checkpoint: Path) -> None:
+    model = FewShotRegressor(checkpoint).fit(X, Y, sample_weight=[2, *[1] * 8])
+    rows = model._fitted.rows
+    y, found = model.left_out_
+    influence = model.influence(QUERIES, n=9, target=1)
+    full = model.predict(QUERIES)[:, 1]
+    for place in (0, int(rows.weight.argmax()), 8):
+        repeats = rows.weight.astype(int) * (np.arange(9) != place)
+        rest = rows.x.repeat(repeats, 0), rows.y.repeat(repeats, 0)
+        (mean, deviation) = told(model.learner_, *rest, rows.x[place : place + 1]).overall()
+        np.testing.assert_allclose(found.mean[place], mean[0, 0].numpy(), rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(found.deviation[place], deviation[0, 0].numpy(), rtol=1e-9)
+        fall = full - told(model.learner_, *rest, QUERIES).overall()[0][0, :, 1].numpy()
+        which = (influence.drivers.inputs == rows.x[place]).all(-1)
+        np.testing.assert_allclose(influence.drivers.pulls[which], fall, rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(y, rows.y)
+    assert model.leave_one_out_score_ == pytest.approx(found.log_density(y).sum(1).mean())
+
+
+def test_rows_come_and_go_and_files_keep_all_of_it(checkpoint: Path, tmp_path: Path) -> None:
+    whole = FewShotRegressor(checkpoint).fit(X, Y)
+    model = FewShotRegressor(checkpoint).partial_fit(X[:4], Y[:4]).partial_fit(X[4:], Y[4:], row_id=range(5))
+    np.testing.assert_allclose(model.predict(QUERIES), whole.predict(QUERIES), rtol=1e-9, atol=1e-10)
+    model.calibrate(QUERIES, Y[:5])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert isinstance(again, FewShotRegressor)
+    ends = [asked.predict_interval(QUERIES, 0.5).upper for asked in (model, again)]
+    np.testing.assert_array_equal(*ends)
+    again.forget(range(5))
+    few = FewShotRegressor(checkpoint).fit(X[:4], Y[:4])
+    np.testing.assert_allclose(again.predict(QUERIES), few.predict(QUERIES), rtol=1e-9, atol=1e-10)
+    assert clone(model).checkpoint == checkpoint
+
+
+def test_a_single_number_comes_back_in_one_dimension(tmp_path: Path) -> None:
+    learner = make_process("anp", 1, 1, width=16, layers=1, heads=2)
+    save_checkpoint(tmp_path / "a.safetensors", learner, {}, {"episodes": 0}, {})
+    model = FewShotRegressor(tmp_path / "a.safetensors").fit(X[:, :1], Y[:, 0])
+    assert model.predict(QUERIES[:, :1]).shape == (5,)
+    assert model.sample_y(QUERIES[:, :1], 3).shape == (5, 3)
+    assert model.outlier_score([[30.0]])[0] > model.outlier_score(X[:, :1]).max()
+    assert len(model.suggest(QUERIES[:, :1]).rows) == 5
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
+    "no checkpoint": (lambda path: FewShotRegressor().fit(X, Y), TypeError, "Without one use GPRegressor"),
+    "no file": (lambda path: FewShotRegressor(path.parent / "none").fit(X, Y), ArtifactError, "check the path"),
+    "columns": (lambda path: FewShotRegressor(path).fit(X[:, :1], Y), ValueError, "vectors of length 2"),
+    "targets": (
+        lambda path: FewShotRegressor(path).fit(X, Y[:, 0]),
+        ValueError,
+        "3 numbers a row, but y has 1",
+    ),
+    "text": (lambda path: FewShotRegressor(path).fit(X, np.full((9, 3), "a")), ValueError, "y must hold numbers"),
+    "weights": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 0.5)), ValueError, "Use GPRegressor for real"),
+    "covariance": (
+        lambda path: FewShotRegressor(path).fit(X, Y).predict(X, return_cov=True),
+        ValueError,
+        "nothing of two rows together",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_it_refuses(case: str, tmp_path: Path) -> None:
+    call, kind, message = WRONG[case]
+    with pytest.raises(kind, match=message):
+        call(written(tmp_path, "cnp"))
+
+
+def test_a_learner_of_classes_is_refused_by_name(tmp_path: Path) -> None:
+    GPRegressor().fit(X, Y[:, 0]).save(tmp_path / "other")
+    with pytest.raises(ArtifactError, match="is no meta-trained learner"):
+        FewShotRegressor(tmp_path / "other").fit(X, Y)
