@@ -1,10 +1,11 @@
-"""``sureshot doctor``: what is installed, what it runs on, and what is missing."""
+"""``sureshot doctor``: what is installed, what it runs on, and what is missing or does not work."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import typer
@@ -44,6 +45,7 @@ def examine() -> dict[str, Any]:
         "extras": {
             name: {"version": installed_version(name), "needed_for": purpose} for name, purpose in _OPTIONAL.items()
         },
+        "plugins": [] if missing else _plugins(),
         "device": {} if "torch" in missing else _device(),
         "threads": _threads("torch" not in missing),
         "memory_gb": _memory(),
@@ -71,6 +73,15 @@ def _device() -> dict[str, Any]:
         found["devices"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     found["mps"] = torch.backends.mps.is_available()
     return found
+
+
+def _plugins() -> list[dict[str, str | None]]:
+    """Backbones, learners and data sets of other packages, each with what is wrong with it."""
+    from sureshot.data.few_shot import DATASETS
+    from sureshot.meta.learners.registry import LEARNERS
+    from sureshot.networks.backbones import BACKBONES
+
+    return [asdict(offer) for registry in (BACKBONES, LEARNERS, DATASETS) for offer in registry.offers()]
 
 
 def _threads(with_torch: bool) -> dict[str, Any]:
@@ -108,6 +119,9 @@ def _print(checks: dict[str, Any]) -> None:
     rows += [(name, found or "MISSING") for name, found in checks["packages"].items()]
     for name, extra in checks["extras"].items():
         rows.append((name, extra["version"] or f"not installed (optional, {extra['needed_for']})"))
+    for plugin in checks["plugins"]:
+        found = plugin["problem"] or f"{plugin['package']} {plugin['version']} ({plugin['place']})"
+        rows.append((f"{plugin['kind']} {plugin['name']}", found))
     device = checks["device"]
     if device:
         rows.append(("device", ", ".join([device["default"], *device.get("devices", [])])))

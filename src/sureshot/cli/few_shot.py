@@ -13,6 +13,7 @@ from typer import Option
 
 from sureshot.cli import options
 from sureshot.cli.console import note
+from sureshot.plugins import offered_names
 
 if TYPE_CHECKING:
     from sureshot.data.labelled import FewShotData
@@ -98,7 +99,7 @@ class EvaluationOptions:
         options.check_name("--split", self.split, "test, val")
         options.check_name("--corrupted", self.corrupted, "both, query")
         if self.on is not None:
-            options.check_name("--on", self.on, options.FEW_SHOT_SETS)
+            options.check_name("--on", self.on, ", ".join([options.FEW_SHOT_SETS, *offered_names("data set")]))
         for option in self.option or ():
             _parsed(option)
 
@@ -147,7 +148,7 @@ class EvaluationOptions:
 
     def _load_data(self, loaded: Sequence[LoadedLearner]) -> FewShotData:
         """The data set named, or the one that all checkpoints were trained on; its rows must fit every learner."""
-        from sureshot.data.few_shot import load_few_shot, share_source
+        from sureshot.data.few_shot import DATASETS, load_few_shot, share_source
         from sureshot.networks.backbones import Backbone
         from sureshot.networks.backbones.base import describe
 
@@ -159,6 +160,8 @@ class EvaluationOptions:
                 "to test on with --on"
             )
         name = own[0][0] if self.on is None else self.on
+        if name == own[0][0] and (package := loaded[0].checkpoint.artifact.header.get("dataset")):
+            DATASETS.require(name, package)
         chosen = (own[0][1] if name == own[0][0] else {}) | dict(map(_parsed, self.option or ()))
         data = load_few_shot(name, self.data, **chosen)
         for one, (trained_on, with_options) in zip(loaded, own, strict=True):

@@ -20,7 +20,8 @@ transfer            the training classes of one, the others of another          
 
 Options are the keyword arguments of the function of that name; an unknown one is refused, and so is a value of another
 kind than its annotation says (see `sureshot.data.typed_values`). To add a data set, write a function that returns
-`FewShotData` and enter it below.
+`FewShotData` and enter it below. Those of other packages, and functions that a script has registered
+(`register_dataset`), count like ours, by their names with dashes for underscores (`sureshot.plugins`).
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from sureshot.data.own_classes import clinc150, embeddings, folder
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
 from sureshot.data.typed_values import assembled
+from sureshot.plugins import Registry
 
-__all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot"]
+__all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot", "register_dataset"]
 
 
 def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
     """Few-shot data by a name of the table above, with options such as ``rotations`` or ``seed``."""
-    return assembled("few-shot data", _ASSEMBLERS, name, root, options)
+    return assembled("few-shot data", DATASETS, name, root, options)
 
 
 _SOURCES = ("omniglot", "miniimagenet", "cub", "cifar", "clinc150")
@@ -64,8 +66,8 @@ def transfer(
     novel_options: Mapping[str, Any] | None = None,
 ) -> FewShotData:
     """The training classes of one set, the validation and test classes of another, of inputs of one shape."""
-    source = assembled("few-shot data", _ASSEMBLERS, base, root, base_options or {})
-    target = assembled("few-shot data", _ASSEMBLERS, novel, root, novel_options or {})
+    source = assembled("few-shot data", DATASETS, base, root, base_options or {})
+    target = assembled("few-shot data", DATASETS, novel, root, novel_options or {})
     train = concatenate(list(source.parts.values())) if all_base_classes else source.train
     if share_source(base, novel):
         both = sorted({*train.class_names} & {*target.val.class_names, *target.test.class_names})
@@ -84,20 +86,27 @@ def transfer(
     )
 
 
-_ASSEMBLERS: dict[str, Callable[..., FewShotData]] = {
-    "omniglot-lake": omniglot_lake,
-    "omniglot-vinyals": omniglot_vinyals,
-    "omniglot-choice": omniglot_choice,
-    "omniglot-emnist": omniglot_emnist,
-    "miniimagenet": miniimagenet,
-    "miniimagenet32": miniimagenet32,
-    "cub": cub,
-    "miniimagenet-cub": miniimagenet_cub,
-    "cifar-fs": cifar_fs,
-    "clinc150": clinc150,
-    "folder": folder,
-    "embeddings": embeddings,
-    "transfer": transfer,
-}
+def _name_of(assemble: Callable[..., FewShotData]) -> str:
+    """What a function that makes few-shot data is asked for by."""
+    return str(getattr(assemble, "__name__", "")).replace("_", "-")
 
-FEW_SHOT_NAMES = tuple(_ASSEMBLERS)
+
+_OURS: tuple[Callable[..., FewShotData], ...] = (
+    omniglot_lake,
+    omniglot_vinyals,
+    omniglot_choice,
+    omniglot_emnist,
+    miniimagenet,
+    miniimagenet32,
+    cub,
+    miniimagenet_cub,
+    cifar_fs,
+    clinc150,
+    folder,
+    embeddings,
+    transfer,
+)
+DATASETS = Registry("data set", {_name_of(assemble): assemble for assemble in _OURS}, _name_of)
+FEW_SHOT_NAMES = tuple(DATASETS.ours)
+
+register_dataset = DATASETS.register

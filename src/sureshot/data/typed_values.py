@@ -53,7 +53,7 @@ def typed_value(
             if len(entries) == len(hints):
                 pairs = zip(hints, entries, strict=True)
                 return tuple(typed_value(f"each entry of {where}", one, entry) for one, entry in pairs)
-    elif isinstance(value, _KINDS[kind][2]) and (kind is bool or not isinstance(value, bool)):
+    elif isinstance(value, _known(kind)[2]) and (kind is bool or not isinstance(value, bool)):
         return kind(value) if kind in (bool, int, float) else value
     choices = near(value, of) if kind is Literal and isinstance(value, str) else ""
     raise ValueError(f"{where} must be {_in_words(hint)}, got {reprlib.repr(value)}{choices}")
@@ -94,11 +94,11 @@ def assembled(
 
 
 def check_values(name: str, make: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Refuse values of another type than the annotations of what takes them say."""
+    """Refuse values of another type than the annotations of what takes them say; what has none takes anything."""
     hints = get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
-    for option, value in options.items():
+    for option in [option for option in options if option in hints]:
         try:
-            typed_value(option, hints[option], value)
+            typed_value(option, hints[option], options[option])
         except ValueError as error:
             raise DataError(f"{name}: {error}") from None
 
@@ -117,8 +117,14 @@ def _in_words(hint: Any, plural: bool = False) -> str:
         return "a range of two whole numbers such as [1, 5]"
     if origin in (tuple, Sequence):
         return f"{'lists' if plural else 'a list'} of {_in_words(of[0], plural=True)}"
-    one, many, _ = _KINDS[origin or hint]
+    one, many, _ = _known(origin or hint)
     return many if plural else one
+
+
+def _known(kind: Any) -> tuple[str, str, Any]:
+    """A row of the table; of a class that is not in it, as others may write, its name and itself."""
+    name = getattr(kind, "__name__", str(kind))
+    return _KINDS.get(kind, (name, name, kind))
 
 
 _KINDS: dict[Any, tuple[str, str, Any]] = {
@@ -129,6 +135,7 @@ _KINDS: dict[Any, tuple[str, str, Any]] = {
     os.PathLike: ("a path", "paths", os.PathLike),
     dict: ("a table of options", "tables of options", Mapping),
     Mapping: ("a table of options", "tables of options", Mapping),
+    Any: ("anything", "anything", object),
     NoneType: ("nothing", "nothing", NoneType),
 }
 """One and several of a type in words, and what passes for it."""

@@ -376,7 +376,7 @@ def test_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"checkpoint": "a", "base": {}}, "checkpoint is a trained network: leave backbone and base out"),
-        ({"backbone": {"name": "conv5"}}, "there is no backbone 'conv5'"),
+        ({"backbone": {"name": "conv5"}}, "unknown backbone 'conv5'"),
         ({"backbone": {"name": "conv4", "filters": 3}}, "backbone 'conv4' has no option 'filters'"),
         ({"base": {"epoch": 3}}, r"unknown key base.epoch \(did you mean 'epochs'\?\)"),
         ({"later": {"learning_rate": "fast"}}, "later.learning_rate must be a number, got 'fast'"),

@@ -191,7 +191,7 @@ def test_messages(backbone: tuple[str, tuple[int, ...]], got: tuple[int, ...], m
 
 
 def test_unknown_names_options_and_shapes() -> None:
-    with pytest.raises(ValueError, match="there is no backbone 'conv5'; choose one of conv4, "):
+    with pytest.raises(ValueError, match=r"unknown backbone 'conv5' .did you mean 'conv4'.*; choose one of conv4, "):
         make_backbone("conv5", (1, 28, 28))
     with pytest.raises(ValueError, match="'conv4' has no option 'filters'; it has n_filters, n_poolings, seed"):
         make_backbone("conv4", (1, 28, 28), filters=3)

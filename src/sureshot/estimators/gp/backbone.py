@@ -25,7 +25,7 @@ from sureshot.estimators.numbers.mixture import NormalMixture
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder, as_rows
 from sureshot.estimators.rows.labelled_rows import merge_rows, places_among
-from sureshot.networks.backbones import BACKBONE_NAMES, Backbone, backbone_from_config, draws_weights
+from sureshot.networks.backbones import BACKBONE_NAMES, BACKBONES, Backbone, backbone_from_config, draws_weights
 
 FEWEST = 10
 """Rows: a fifth of fewer chooses nothing."""
@@ -138,9 +138,9 @@ def network_for(backbone: Any, X: Any, seed: int) -> tuple[nn.Module, tuple[int,
     if isinstance(backbone, nn.Module):
         return copy.deepcopy(backbone), came
     config = {"name": backbone, **PRESETS.get(backbone, {})} if isinstance(backbone, str) else backbone
-    if not isinstance(config, Mapping) or config.get("name") not in BACKBONE_NAMES:
+    if not isinstance(config, Mapping) or config.get("name") not in BACKBONES:
         raise ValueError(
-            f"backbone must be one of {', '.join(map(repr, BACKBONE_NAMES))}, a dict of such a name and its options, "
+            f"backbone must be one of {', '.join(map(repr, BACKBONES))}, a dict of such a name and its options, "
             f"as {{'name': 'mlp', 'hidden': [64]}}, or a torch.nn.Module; got {backbone!r}."
         )
     config = {"input_shape": _shape_for(config["name"], came), **config}

@@ -4,7 +4,7 @@ from sureshot.meta.learners.base import ClassLearner, Latents, Learner, TaskPost
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.learners.presets import GP_LEARNER_NAMES, PRESETS, GaussianProcessSettings
-from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner
+from sureshot.meta.learners.registry import LEARNER_NAMES, learner_from_config, make_learner, register_learner
 from sureshot.meta.learners.task_kernel import TaskKernel
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "TaskPosterior",
     "learner_from_config",
     "make_learner",
+    "register_learner",
 ]

@@ -1,7 +1,8 @@
 """Learners by name: `make_learner` builds one, `learner_from_config` builds it again from its checkpoint.
 
 To add a learner: a row in `presets` (Gaussian processes), or a class in a module of `sureshot.meta.baselines` that
-states its ``name``, and nothing else; the contract tests run over `LEARNER_NAMES`.
+states its ``name``, and nothing else; the contract tests run over `LEARNER_NAMES`. Those of other packages, and those
+that a script has registered (`register_learner`), count like ours (`sureshot.plugins`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sureshot.data.checks import near
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.likelihoods.sites import ClassSites
-from sureshot.members import members
+from sureshot.members import members, stated_name
 from sureshot.meta.baselines.base_classes import BaseClassifier
 from sureshot.meta.baselines.heads import LinearHead
 from sureshot.meta.baselines.transfer import TransferLearner
@@ -38,8 +39,18 @@ from sureshot.meta.learners.presets import (
 from sureshot.meta.learners.task_inference import TaskInference
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.networks.precision import Precision
+from sureshot.plugins import Registry
 
-_BASELINES: dict[str, type[ClassLearner]] = members(ClassLearner, "sureshot.meta.baselines")
+LEARNERS: Registry[type[ClassLearner]] = Registry(
+    "learner",
+    members(ClassLearner, "sureshot.meta.baselines"),
+    stated_name,
+    ClassLearner,
+    dict.fromkeys(GP_LEARNER_NAMES, "a row of sureshot.meta.learners.presets"),
+)
+_BASELINES = LEARNERS
+
+register_learner = LEARNERS.register
 
 _PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
     "own": None,
@@ -47,7 +58,7 @@ _PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
     "logistic_softmax": LogisticSoftmax(),
 }
 
-LEARNER_NAMES: tuple[str, ...] = (*GP_LEARNER_NAMES, *_BASELINES)
+LEARNER_NAMES: tuple[str, ...] = (*GP_LEARNER_NAMES, *LEARNERS.ours)
 
 
 def learns_base_classes(name: str, preset: str = "recommended", **options: Any) -> bool:
@@ -58,14 +69,14 @@ def learns_base_classes(name: str, preset: str = "recommended", **options: Any) 
     ValueError
         For an unknown name, or an unknown preset or option of a Gaussian-process learner.
     """
-    _check_name(name)
+    LEARNERS.require(name)
     if name in _BASELINES:
         return issubclass(_BASELINES[name], TransferLearner)
     return gaussian_process_settings(name, preset, **options).objective == "base_classes"
 
 
 def make_learner(
-    name: str,  # one of `LEARNER_NAMES`
+    name: str,  # one of `LEARNER_NAMES`, or of `LEARNERS`
     backbone: nn.Module,  # with ``n_features``
     *,
     preset: str = "recommended",  # see `sureshot.meta.learners.presets`, and the ``presets`` of a class
@@ -96,6 +107,8 @@ def make_learner(
                 raise ValueError(f"learner {name!r} passes every task by itself: leave tasks_per_pass at 1")
         except TypeError as error:
             raise ValueError(f"learner {name!r} does not take these options: {error}") from None
+        if package := LEARNERS.package(name):
+            config["package"] = package
     else:
         settings = gaussian_process_settings(name, preset, **options)
         learner = _gaussian_process(backbone, kernel, settings, shared)
@@ -111,7 +124,7 @@ def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any
     ------
     ValueError
     """
-    _check_name(name)
+    LEARNERS.require(name)
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
     if kernel not in KERNEL_NAMES:
@@ -127,19 +140,14 @@ def learner_from_config(config: Mapping[str, Any], backbone: nn.Module) -> Class
 
     A Gaussian process has the settings that it was made with, not those that its preset stands for now.
     """
+    LEARNERS.require(config["name"], config.get("package"))
     if "settings" not in config:  # of a baseline; or of an early version, with the options beside the rest
-        rest = {key: value for key, value in config.items() if key != "options"}
+        rest = {key: value for key, value in config.items() if key not in ("options", "package")}
         return make_learner(backbone=backbone, **rest, **config.get("options", {}))
-    _check_name(config["name"])
     shared = {key: config[key] for key in ("precision", "tasks_per_pass")}
     learner = _gaussian_process(backbone, config["kernel"], settings_of(config["settings"]), shared)
     learner.config = dict(config)
     return learner
-
-
-def _check_name(name: str) -> None:
-    if name not in LEARNER_NAMES:
-        raise ValueError(f"unknown learner {name!r}{near(name, list(LEARNER_NAMES))}")
 
 
 def _gaussian_process(

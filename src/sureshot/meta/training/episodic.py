@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sureshot import networks
-from sureshot.data.few_shot import load_few_shot
+from sureshot.data.few_shot import DATASETS, load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet, digest
 from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
@@ -115,7 +115,9 @@ class EpisodicTraining(TaskTraining):
         protocol = config.episodes.to_protocol()
         self.learner = learner.to(group.device)
         choosing = {"validation_rows": digest((data.val.x, data.val.y))} if config.validation.every > 0 else {}
-        super().__init__(self.learner, config, {"rows": digest((data.train.x, data.train.y)), **choosing})
+        package = {"dataset": found} if (found := DATASETS.package(config.data.name)) else {}
+        rows = {"rows": digest((data.train.x, data.train.y)), **choosing, **package}
+        super().__init__(self.learner, config, rows)
         self._settings = config
         try:
             self.sampler = EpisodeSampler(_on(data.train, group.device), protocol, learner.samples_images)

@@ -33,12 +33,12 @@ class TaskTraining(Trainable):
         self,
         learner: Learner,  # on the device of the run
         config: RunConfig,
-        rows: Mapping[str, str],  # digests of what is trained on, "rows", and of what validates, "validation_rows"
+        parts: Mapping[str, Any],  # digests of what is trained on, "rows", and of what validates, "validation_rows"
     ) -> None:
         self.name = str(learner.config["name"])
         self.module = self._learner = learner
         self.config = config.as_dict()
-        self.parts = {**parts_of(learner), **rows}
+        self.parts = {**parts_of(learner), **parts}
         self.units_per_step = config.training.episodes_per_step
 
     def carried(self) -> dict[str, Tensor]:

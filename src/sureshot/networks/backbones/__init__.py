@@ -1,7 +1,8 @@
 """Backbones: the networks that turn images, embeddings and sequences into features for a kernel.
 
 `make_backbone` builds one by name, `backbone_from_config` builds it again from its ``config``. Weights are drawn
-from the option ``seed``; no global generator is touched.
+from the option ``seed``; no global generator is touched. Backbones of other packages, and those that a script has
+registered (`register_backbone`), count like ours (`sureshot.plugins`).
 """
 
 from __future__ import annotations
@@ -10,35 +11,41 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from sureshot.members import members
+from sureshot.members import members, stated_name
 from sureshot.networks.backbones.base import Backbone, as_inputs
 from sureshot.networks.backbones.conv4 import Conv4
 from sureshot.networks.backbones.lstm import LSTM
 from sureshot.networks.backbones.projections import Identity, LinearProjection, MLPProjection
 from sureshot.networks.backbones.resnet import ResNet12, ResNet18
+from sureshot.plugins import Registry
 
-BACKBONES: dict[str, Callable[..., Backbone]] = members(Backbone, __name__)
-BACKBONE_NAMES = tuple(BACKBONES)
+BACKBONES: Registry[type[Backbone]] = Registry("backbone", members(Backbone, __name__), stated_name, Backbone)
+BACKBONE_NAMES = tuple(BACKBONES.ours)
+
+register_backbone = BACKBONES.register
 
 
 def make_backbone(
-    name: str,  # one of ``BACKBONE_NAMES``
+    name: str,  # one of ``BACKBONES``
     input_shape: Sequence[int],  # of one input: (channels, height, width), (length, channels) or (width,)
     **options: Any,  # of the backbone, such as ``seed``; see its class
 ) -> Backbone:
     """A backbone by name."""
     check_backbone(name, options)
+    make: Callable[..., Backbone] = BACKBONES[name]
     try:
-        return BACKBONES[name](input_shape, **options)
+        backbone = make(input_shape, **options)
     except TypeError as error:
         given = ", ".join(f"{option} = {value!r}" for option, value in options.items())
         raise ValueError(f"backbone {name!r} does not take these options ({given}): {error}") from error
+    if package := BACKBONES.package(name):
+        backbone.config["package"] = package
+    return backbone
 
 
 def check_backbone(name: str, options: Mapping[str, Any]) -> None:
     """Refuse an unknown name or option, or a seed that is none, as `make_backbone` does."""
-    if name not in BACKBONES:
-        raise ValueError(f"there is no backbone {name!r}; choose one of {', '.join(BACKBONE_NAMES)}")
+    BACKBONES.require(name)
     known = [option for option in signature(BACKBONES[name]).parameters if option != "input_shape"]
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -59,10 +66,13 @@ def backbone_from_config(config: Mapping[str, Any]) -> Backbone:
     missing = [key for key in ("name", "input_shape") if key not in options]
     if missing:
         raise ValueError(f"the config of a backbone must have 'name' and 'input_shape', {missing[0]!r} is missing")
-    return make_backbone(options.pop("name"), options.pop("input_shape"), **options)
+    name = options.pop("name")
+    BACKBONES.require(name, options.pop("package", None))
+    return make_backbone(name, options.pop("input_shape"), **options)
 
 
 __all__ = [
+    "BACKBONES",
     "BACKBONE_NAMES",
     "LSTM",
     "Backbone",
@@ -77,4 +87,5 @@ __all__ = [
     "check_backbone",
     "draws_weights",
     "make_backbone",
+    "register_backbone",
 ]
