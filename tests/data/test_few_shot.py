@@ -27,7 +27,9 @@ def test_unknown_names_and_options(tmp_path: Path) -> None:
         load_few_shot("transfer", tmp_path, base="cub")
 
 
-@pytest.mark.parametrize("name", [name for name in FEW_SHOT_NAMES if name not in ("folder", "embeddings", "transfer")])
+@pytest.mark.parametrize(
+    "name", [name for name in FEW_SHOT_NAMES if name not in ("folder", "embeddings", "texts", "transfer")]
+)
 def test_every_name_says_its_layout_and_where_to_get_it(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

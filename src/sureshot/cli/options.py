@@ -34,7 +34,7 @@ GRAMMARS = "default, paper, series"
 SCHEDULES = "logarithmic, linear, once"
 FEW_SHOT_SETS = (
     "omniglot-lake, omniglot-vinyals, omniglot-choice, omniglot-emnist, miniimagenet, miniimagenet32, cub, "
-    "miniimagenet-cub, cifar-fs, clinc150, folder, embeddings, transfer"
+    "miniimagenet-cub, cifar-fs, clinc150, folder, embeddings, texts, transfer"
 )
 
 

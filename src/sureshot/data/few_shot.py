@@ -15,6 +15,7 @@ cifar-fs            64 / 16 / 20 kinds of things at 32 px                       
 clinc150            60 / 15 / 75 intents, sentence embeddings                           `own_classes`
 folder              any folder of images                                                `own_classes`
 embeddings          any NPZ file of embeddings                                          `own_classes`
+texts               any table of texts, embedded by a sentence transformer              `own_classes`
 transfer            the training classes of one, the others of another                  here
 ==================  ==================================================================  ====================
 
@@ -31,7 +32,7 @@ from typing import Any
 
 from sureshot.data.characters import omniglot_choice, omniglot_emnist, omniglot_lake, omniglot_vinyals
 from sureshot.data.labelled import FewShotData, LabelledSet, concatenate
-from sureshot.data.own_classes import clinc150, embeddings, folder
+from sureshot.data.own_classes import clinc150, embeddings, folder, texts
 from sureshot.data.photographs import cifar_fs, cub, miniimagenet, miniimagenet32, miniimagenet_cub
 from sureshot.data.root import DataError, Root
 from sureshot.data.typed_values import assembled
@@ -104,6 +105,7 @@ _OURS: tuple[Callable[..., FewShotData], ...] = (
     clinc150,
     folder,
     embeddings,
+    texts,
     transfer,
 )
 DATASETS = Registry("data set", {_name_of(assemble): assemble for assemble in _OURS}, _name_of)

@@ -1,4 +1,4 @@
-"""Few-shot data without a published split of classes: CLINC150, any folder of images, any file of embeddings.
+"""Few-shot data without a published split of classes: CLINC150, any folder of images, any file of embeddings or texts.
 
 The classes are shared out by a seed, or by lists of names. Validation classes are always taken out of what could be
 trained on: settings must not be chosen on the classes that are reported.
@@ -15,13 +15,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sureshot.data.checks import check_class_labels, listed
+from sureshot.data.checks import check_class_labels, listed, near
 from sureshot.data.class_splits import shuffled, split_by_names, split_by_seed
 from sureshot.data.clinc150 import load_clinc150
 from sureshot.data.embeddings import read_npz
 from sureshot.data.image_folders import has_split, read_class_folders, read_split_folders
 from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.data.root import DataError, Root
+from sureshot.data.tables import read_table
 
 _FRACTIONS = (0.6, 0.2, 0.2)
 
@@ -104,16 +105,75 @@ def embeddings(
     """
     place = Path(root or ".") / path
     rows, outside = labelled_npz(place, target, out_of_scope_label)
+    parts, how = _shared_out(rows, fractions, seed, train_classes, val_classes, test_classes)
+    return FewShotData(*parts, "embeddings", f"embeddings of {place.name}, classes {how}", outside)
+
+
+def texts(
+    root: Root = None,
+    *,
+    path: str | os.PathLike[str],
+    encoder: str | os.PathLike[str],  # the folder of a model of sentence-transformers
+    text: str = "text",  # the column of texts
+    target: str = "label",  # that of labels
+    fractions: Sequence[float] = _FRACTIONS,
+    seed: int = 0,
+    train_classes: Sequence[str | int] | None = None,
+    val_classes: Sequence[str | int] | None = None,
+    test_classes: Sequence[str | int] | None = None,
+) -> FewShotData:
+    """Texts of any table as embeddings of unit length by a sentence transformer, with the extra sentence-transformers.
+
+    Paths and classes as in `embeddings`. Each call encodes all texts anew.
+    """
+    place, model = (Path(root or ".") / part for part in (path, encoder))
+    found, labels, *_ = read_table(place, target)
+    if not isinstance(found, pd.DataFrame) or text not in found:
+        columns = [] if not isinstance(found, pd.DataFrame) else [str(name) for name in found]
+        raise DataError(f"{place} has no column {text!r}{near(text, columns)}; columns: {listed(columns) or 'none'}")
+    assert labels is not None
+    empty = np.flatnonzero(found[text].isna())
+    if len(empty):
+        raise DataError(
+            f"{place}: no text in {len(empty)} rows of {text} (the first is row {empty[0]}, counted from 0)"
+        )
+    rows = LabelledSet.from_arrays(_encoded(found[text].astype(str).tolist(), model), labels)
+    parts, how = _shared_out(rows, fractions, seed, train_classes, val_classes, test_classes)
+    return FewShotData(*parts, "texts", f"texts of {place.name} by {model.name}, classes {how}")
+
+
+def _encoded(texts: list[str], model: Path) -> np.ndarray:
+    if not (model / "modules.json").is_file():
+        raise DataError(
+            f"{model} is no folder of a sentence transformer: it has no modules.json, which SentenceTransformer saves"
+        )
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise ImportError(
+            f"texts need sentence-transformers ({error}): python -m pip install 'sureshot[sentence-transformers]'"
+        ) from error
+    encoder = SentenceTransformer(str(model), local_files_only=True)
+    return np.asarray(encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False))
+
+
+def _shared_out(
+    rows: LabelledSet,
+    fractions: Sequence[float],
+    seed: int,
+    train_classes: Sequence[str | int] | None,
+    val_classes: Sequence[str | int] | None,
+    test_classes: Sequence[str | int] | None,
+) -> tuple[tuple[LabelledSet, LabelledSet, LabelledSet], str]:
+    """Classes to train on, validate and test, by names or by chance; and how many, in words."""
     if val_classes is None and test_classes is None and train_classes is None:
-        train, val, test = split_by_seed(rows.class_names, fractions, seed)
-        text = f"embeddings of {place.name}, classes {len(train)} / {len(val)} / {len(test)} by seed {seed}"
+        split, how = split_by_seed(rows.class_names, fractions, seed), f"by seed {seed}"
     elif val_classes is not None and test_classes is not None:
-        train, val, test = split_by_names(rows.class_names, train_classes, val_classes, test_classes)
-        text = f"embeddings of {place.name}, classes {len(train)} / {len(val)} / {len(test)} as listed"
+        split, how = split_by_names(rows.class_names, train_classes, val_classes, test_classes), "as listed"
     else:
         raise DataError("name val_classes and test_classes together (train_classes may be left out), or none of them")
-    parts = [rows.select_classes(part) for part in (train, val, test)]
-    return FewShotData(parts[0], parts[1], parts[2], "embeddings", text, outside)
+    train, val, test = (rows.select_classes(part) for part in split)
+    return (train, val, test), f"{train.n_classes} / {val.n_classes} / {test.n_classes} {how}"
 
 
 def labelled_npz(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sureshot.networks.backbones import BACKBONE_NAMES, Backbone, backbone_from_config, make_backbone
+from tests.networks.backbones.with_timm import needs_timm
 
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("conv4", (1, 28, 28), {"n_filters": 8}),
@@ -32,7 +33,13 @@ CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     ("lstm", (7, 2), {"hidden": 6}),
     ("lstm", (7, 2), {"hidden": 6, "layers": 2, "bidirectional": True, "pooling": "last"}),
 ]
-every_backbone = pytest.mark.parametrize(("name", "shape", "options"), CASES)
+TIMM = [
+    ("timm", (3, 32, 32), {"model": "test_resnet"}),
+    ("timm", (1, 32, 32), {"model": "test_vit", "arguments": {"img_size": 32}}),
+]
+every_backbone = pytest.mark.parametrize(
+    ("name", "shape", "options"), [*CASES, *(pytest.param(*case, marks=needs_timm) for case in TIMM)]
+)
 
 
 def rows(shape: tuple[int, ...], n: int = 5, seed: int = 0) -> torch.Tensor:
@@ -40,7 +47,7 @@ def rows(shape: tuple[int, ...], n: int = 5, seed: int = 0) -> torch.Tensor:
 
 
 def test_every_name_has_a_case() -> None:
-    assert {name for name, _, _ in CASES} == set(BACKBONE_NAMES)
+    assert {name for name, _, _ in [*CASES, *TIMM]} == set(BACKBONE_NAMES)
 
 
 @contextmanager

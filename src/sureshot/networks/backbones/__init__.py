@@ -17,6 +17,7 @@ from sureshot.networks.backbones.conv4 import Conv4
 from sureshot.networks.backbones.lstm import LSTM
 from sureshot.networks.backbones.projections import Identity, LinearProjection, MLPProjection
 from sureshot.networks.backbones.resnet import ResNet12, ResNet18
+from sureshot.networks.backbones.timm_models import TimmModel
 from sureshot.plugins import Registry
 
 BACKBONES: Registry[type[Backbone]] = Registry("backbone", members(Backbone, __name__), stated_name, Backbone)
@@ -82,6 +83,7 @@ __all__ = [
     "MLPProjection",
     "ResNet12",
     "ResNet18",
+    "TimmModel",
     "as_inputs",
     "backbone_from_config",
     "check_backbone",
