@@ -1,0 +1,1 @@
+"""A backbone, a learner and a data set for sureshot; pyproject.toml has the names by which it finds them."""
