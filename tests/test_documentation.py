@@ -17,6 +17,7 @@ RUNS = (
     "docs/mixed-tables.md",
     "docs/model-files.md",
     "docs/neural-processes.md",
+    "docs/own-parts.md",
     "docs/pipelines.md",
     "docs/sessions.md",
     "docs/structure-discovery.md",

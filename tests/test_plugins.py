@@ -178,7 +178,7 @@ def test_checkpoints_load_where_the_package_is(trained: tuple[Path, Callable[[],
     x = data.test.x.numpy()
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
     uninstall()
-    missing = r"it is of waves-parts 1.2, which is not installed here: python -m pip install 'waves-parts==1.2'"
+    missing = r"it is of waves-parts 1.2, which is not installed here: python -m pip install waves-parts==1.2"
     with pytest.raises(ArtifactError, match=rf"unknown backbone 'waves': {missing}"):
         load_checkpoint(run).build()
     with pytest.raises(ArtifactError, match=missing):

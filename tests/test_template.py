@@ -69,5 +69,5 @@ def test_the_template_is_a_package_of_parts(tmp_path: Path) -> None:
     without = command("sureshot", "meta-evaluate", "run", "--tasks", "2", places=(SOURCE,), folder=tmp_path)
     assert without.returncode == 1
     missing = "it is of sureshot-own-parts 0.1.0, which is not installed here: python -m pip install "
-    assert missing + "'sureshot-own-parts==0.1.0'" in without.stderr
+    assert missing + "sureshot-own-parts==0.1.0" in without.stderr
     assert "Traceback" not in without.stderr

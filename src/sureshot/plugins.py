@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
 from sureshot.warned import warn
@@ -130,7 +131,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
                 there = f"of which {version(str(stated['name']))} is installed, without it"
             except PackageNotFoundError:
                 there = "which is not installed here"
-            return f": it is of {was}, {there}: python -m pip install '{was.replace(' ', '==')}'"
+            return f": it is of {was}, {there}: python -m pip install {quote(was.replace(' ', '=='))}"
         if "module" in stated:
             return f": the module {stated['module']!r} had registered it: import that, or register it, first"
         names = list(dict.fromkeys([*self._taken, *self]))

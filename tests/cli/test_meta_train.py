@@ -75,7 +75,7 @@ def test_a_run_and_going_on_with_it(run: Run, config: Path, tmp_path: Path) -> N
         # Known to be wrong before the data, which are not there, are looked for.
         ("learner.name=protonets", "unknown learner 'protonets' (did you mean"),
         ("learner.kernel=rbf", "learner 'protonet' has no kernel"),
-        ("backbone.name=conv5", "no backbone 'conv5'"),
+        ("backbone.name=conv5", "unknown backbone 'conv5'"),
         ("backbone.options.n_filter=3", "has no option 'n_filter'"),
     ],
 )
