@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from sureshot.estimators.gp.backbone import network_for
 from sureshot.meta.learners import make_learner
 from sureshot.networks.backbones import TimmModel, backbone_from_config, make_backbone
 from tests.networks.backbones.with_timm import needs_timm
@@ -65,6 +66,15 @@ def test_one_channel_is_normalised_by_the_mean_of_three(weights: Path) -> None:
     assert backbone.mean.flatten().tolist() == pytest.approx([float(MEAN.mean())])
     assert backbone.std.flatten().tolist() == pytest.approx([float(STD.mean())])
     assert torch.isfinite(backbone(images(2, 1, 40, 40))).all()
+
+
+@needs_timm
+def test_images_of_a_regressor_may_have_their_channels_last() -> None:
+    asked = {"name": "timm", "model": "test_efficientnet"}
+    network, shape = network_for(asked, np.zeros((2, 40, 41, 3)), seed=7)
+    assert shape == (3, 40, 41)
+    assert network.config["seed"] == 7
+    assert network.double()(images(2, *shape).double()).dtype == torch.float64
 
 
 @needs_timm
@@ -128,5 +138,5 @@ def test_pretrained_weights_tell_photographs_apart(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(find_spec("timm") is not None, reason="timm is installed")
 def test_a_missing_package_is_named() -> None:
-    with pytest.raises(ImportError, match=r"needs timm, and a torchvision built for torch .*'sureshot\[timm\]'"):
+    with pytest.raises(ImportError, match=r"needs timm, and torchvision built for torch .*'sureshot\[timm\]'"):
         make_backbone("timm", (3, 40, 40), model="resnet18")

@@ -153,7 +153,7 @@ def _shape_for(name: str, came: tuple[int, ...]) -> tuple[int, ...]:
     """Of a row as the backbone of that name takes it; images have their channels first, sequences last."""
     if name == "lstm" and len(came) == 1:
         return (*came, 1)
-    if name in ("conv4", "resnet12", "resnet18"):
+    if name in ("conv4", "resnet12", "resnet18", "timm"):
         if len(came) == 2:
             return (1, *came)
         if len(came) == 3 and came[0] not in _CHANNELS and came[2] in _CHANNELS:

@@ -62,9 +62,8 @@ def _network(model: str, weights: str | os.PathLike[str] | None, arguments: dict
         import timm
     except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision is of another build than torch
         raise ImportError(
-            f"the backbone 'timm' needs timm, and a torchvision built for torch {torch.__version__} ({error}): "
-            "python -m pip install 'sureshot[timm]', for processors with --index-url "
-            "https://download.pytorch.org/whl/cpu for torchvision"
+            f"the backbone 'timm' needs timm, and torchvision built for torch {torch.__version__} ({error}): "
+            "python -m pip install 'sureshot[timm]'"
         ) from error
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(seed)  # from which timm draws
