@@ -40,8 +40,7 @@ class Offer:
 
     kind: str
     name: str
-    package: str
-    version: str
+    package: str  # its name and version
     place: str  # module:attribute
     problem: str | None = None  # why it cannot be used
 
@@ -88,16 +87,15 @@ class Registry(Mapping[str, Part], Generic[Part]):
             if name in known:
                 return known[name]
         entries = self._entries()[name]
+        places = " and ".join(map(_told, entries))
         if len(entries) > 1:
-            places = " and ".join(map(_told, entries))
             raise ValueError(f"two packages offer the {self.kind} {name!r}, {places}: uninstall one of them")
         try:
             part: Part = entries[0].load()
             self._check(part, name)
         except Exception as error:
-            raise ValueError(
-                f"the {self.kind} {name!r} of {_told(entries[0])} cannot be used: {type(error).__name__}: {error}"
-            ) from error
+            what = f"{type(error).__name__}: {error}"
+            raise ValueError(f"the {self.kind} {name!r} of {places} cannot be used: {what}") from error
         return part
 
     def __iter__(self) -> Iterator[str]:
@@ -119,7 +117,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         """
         stated = package if isinstance(package, Mapping) else {}
         was = " ".join(str(stated[key]) for key in ("name", "version") if "name" in stated and key in stated)
-        if name not in self and name not in self._taken:
+        if not isinstance(name, str) or (name not in self and name not in self._taken):
             raise ValueError(f"unknown {self.kind} {name!r}{self._advice(name, stated, was)}")
         if was and stated != (here := self.package(name)):
             now = " ".join(here.values()) or "sureshot"
@@ -155,9 +153,9 @@ class Registry(Mapping[str, Part], Generic[Part]):
     def offers(self) -> list[Offer]:
         """All that installed packages offer, each imported to see whether it can be used."""
         return [
-            Offer(self.kind, name, package["name"], package["version"], entry.value, self._problem(name))
+            Offer(self.kind, name, " ".join(_package(entry).values()), entry.value, self._problem(name))
             for name, among in sorted(self._entries(all_of_them=True).items())
-            for entry, package in zip(among, map(_package, among), strict=True)
+            for entry in among
         ]
 
     def _problem(self, name: str) -> str | None:
@@ -190,17 +188,14 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def _check(self, part: Any, name: str | None = None) -> None:
         """`ValueError` for what is no part, or states another name than it is offered by."""
-        base = self._base
-        if base is not None and not (isinstance(part, type) and issubclass(part, base)):
-            raise ValueError(f"a {self.kind} is a class derived from {_place(base)}, got {part!r}")
+        if self._base is not None and not (isinstance(part, type) and issubclass(part, self._base)):
+            raise ValueError(f"a {self.kind} is a class derived from {_place(self._base)}, got {part!r}")
         if not callable(part) or inspect.isabstract(part):
             lacks = ", ".join(sorted(getattr(part, "__abstractmethods__", ()))) or "no call"
             raise ValueError(f"{part!r} is no {self.kind} that can be made: it lacks {lacks}")
         stated = self._name_of(part)
-        if not stated or not isinstance(stated, str):
-            raise ValueError(f"{_place(part)} states no name")
-        if name is not None and stated != name:
-            raise ValueError(f"{_place(part)} calls itself {stated!r}: entry points have the names of their parts")
+        if not stated or stated != (name or stated):
+            raise ValueError(f"{_place(part)} calls itself {stated!r}: parts state a name, and are offered by it")
 
 
 def _place(part: Any) -> str:

@@ -65,14 +65,14 @@ def test_embeddings_of_texts(table: Path, model: Path) -> None:
 
 def test_what_is_no_model_or_no_text_is_named(table: Path, tmp_path: Path) -> None:
     names = {"path": table, "encoder": tmp_path, "text": "asked", "target": "kind"}
-    with pytest.raises(DataError, match=r"is no folder of a sentence transformer: it has no modules.json"):
+    with pytest.raises(
+        DataError, match=r"is no folder of a sentence transformer, in which there is a file modules.json"
+    ):
         load_few_shot("texts", **names)
     with pytest.raises(DataError, match=r"asked.csv has no column 'ask' \(did you mean 'asked'\?\); columns: asked"):
         load_few_shot("texts", **{**names, "text": "ask"})
     table.write_text(table.read_text() + ",food\n")
-    with pytest.raises(
-        DataError, match=r"asked.csv: no text in 1 rows of asked \(the first is row 16, counted from 0\)"
-    ):
+    with pytest.raises(DataError, match=r"asked.csv: 1 rows have no asked \(the first is row 16, counted from 0\)"):
         load_few_shot("texts", **names)
 
 

@@ -120,7 +120,7 @@ def _print(checks: dict[str, Any]) -> None:
     for name, extra in checks["extras"].items():
         rows.append((name, extra["version"] or f"not installed (optional, {extra['needed_for']})"))
     for plugin in checks["plugins"]:
-        found = plugin["problem"] or f"{plugin['package']} {plugin['version']} ({plugin['place']})"
+        found = plugin["problem"] or f"{plugin['package']} ({plugin['place']})"
         rows.append((f"{plugin['kind']} {plugin['name']}", found))
     device = checks["device"]
     if device:

@@ -127,16 +127,12 @@ def texts(
     Paths and classes as in `embeddings`. Each call encodes all texts anew.
     """
     place, model = (Path(root or ".") / part for part in (path, encoder))
-    found, labels, *_ = read_table(place, target)
-    if not isinstance(found, pd.DataFrame) or text not in found:
-        columns = [] if not isinstance(found, pd.DataFrame) else [str(name) for name in found]
-        raise DataError(f"{place} has no column {text!r}{near(text, columns)}; columns: {listed(columns) or 'none'}")
-    assert labels is not None
+    found, labels, names, *_ = read_table(place, target)
+    if not isinstance(found, pd.DataFrame) or text not in found or labels is None:
+        raise DataError(f"{place} has no column {text!r}{near(text, names or ())}; columns: {listed(names or ())}")
     empty = np.flatnonzero(found[text].isna())
     if len(empty):
-        raise DataError(
-            f"{place}: no text in {len(empty)} rows of {text} (the first is row {empty[0]}, counted from 0)"
-        )
+        raise DataError(f"{place}: {len(empty)} rows have no {text} (the first is row {empty[0]}, counted from 0)")
     rows = LabelledSet.from_arrays(_encoded(found[text].astype(str).tolist(), model), labels)
     parts, how = _shared_out(rows, fractions, seed, train_classes, val_classes, test_classes)
     return FewShotData(*parts, "texts", f"texts of {place.name} by {model.name}, classes {how}")
@@ -144,29 +140,22 @@ def texts(
 
 def _encoded(texts: list[str], model: Path) -> np.ndarray:
     if not (model / "modules.json").is_file():
-        raise DataError(
-            f"{model} is no folder of a sentence transformer: it has no modules.json, which SentenceTransformer saves"
-        )
+        raise DataError(f"{model} is no folder of a sentence transformer, in which there is a file modules.json")
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise ImportError(
-            f"texts need sentence-transformers ({error}): python -m pip install 'sureshot[sentence-transformers]'"
-        ) from error
+        install = "python -m pip install 'sureshot[sentence-transformers]'"
+        raise ImportError(f"texts need sentence-transformers ({error}): {install}") from error
     encoder = SentenceTransformer(str(model), local_files_only=True)
     return np.asarray(encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False))
 
 
 def _shared_out(
-    rows: LabelledSet,
-    fractions: Sequence[float],
-    seed: int,
-    train_classes: Sequence[str | int] | None,
-    val_classes: Sequence[str | int] | None,
-    test_classes: Sequence[str | int] | None,
+    rows: LabelledSet, fractions: Sequence[float], seed: int, *named: Sequence[str | int] | None
 ) -> tuple[tuple[LabelledSet, LabelledSet, LabelledSet], str]:
     """Classes to train on, validate and test, by names or by chance; and how many, in words."""
-    if val_classes is None and test_classes is None and train_classes is None:
+    train_classes, val_classes, test_classes = named
+    if not any(classes is not None for classes in named):
         split, how = split_by_seed(rows.class_names, fractions, seed), f"by seed {seed}"
     elif val_classes is not None and test_classes is not None:
         split, how = split_by_names(rows.class_names, train_classes, val_classes, test_classes), "as listed"

@@ -123,8 +123,7 @@ def _in_words(hint: Any, plural: bool = False) -> str:
 
 def _known(kind: Any) -> tuple[str, str, Any]:
     """A row of the table; of a class that is not in it, as others may write, its name and itself."""
-    name = getattr(kind, "__name__", str(kind))
-    return _KINDS.get(kind, (name, name, kind))
+    return _KINDS.get(kind, (*[getattr(kind, "__name__", str(kind))] * 2, kind))
 
 
 _KINDS: dict[Any, tuple[str, str, Any]] = {

@@ -40,10 +40,8 @@ class TimmModel(Backbone):
             with torch.no_grad():
                 n_features = network(torch.zeros(1, channels, height, width, dtype=torch.float32)).shape[-1]
         except (RuntimeError, AssertionError, ValueError) as error:
-            raise ValueError(
-                f"timm's {model} takes no images of {height}x{width} pixels ({error}): resize them, or give arguments, "
-                "such as img_size, that it needs"
-            ) from error
+            size = f"{height}x{width} pixels ({error}): resize them, or give arguments, such as img_size"
+            raise ValueError(f"timm's {model} takes no images of {size}") from error
         super().__init__(input_shape, n_features, {"model": model, "arguments": dict(arguments or {}), "seed": seed})
         self.network = network.train()
         for name in ("mean", "std"):
@@ -69,20 +67,15 @@ def _network(model: str, weights: str | os.PathLike[str] | None, arguments: dict
         torch.random.manual_seed(seed)  # from which timm draws
         try:
             if weights is not None:
-                overlay = _without_classifier(timm.get_pretrained_cfg(model).classifier, os.fspath(weights))
+                state = timm.models.load_state_dict(os.fspath(weights), weights_only=True)  # executes nothing
+                names = timm.get_pretrained_cfg(model).classifier or ()
+                heads = (names,) if isinstance(names, str) else names
+                kept = {key: value for key, value in state.items() if key.rpartition(".")[0] not in heads}
+                # With as many classes as the model has, none, timm refuses weights that do not fit.
+                overlay = {"state_dict": kept, "num_classes": 0, "label_offset": 0}
                 arguments = {**arguments, "pretrained": True, "pretrained_cfg_overlay": overlay}
             return timm.create_model(model, num_classes=0, dtype=torch.float32, **arguments)
         except Exception as error:  # of any kind, from as many authors as there are models
             of = "" if weights is None else f" with the weights {os.fspath(weights)}"
             reason = f"{type(error).__name__} {str(error).strip()}".splitlines()[0].strip()
             raise ValueError(f"timm cannot make the model {model!r}{of}: {reason}") from error
-
-
-def _without_classifier(names: str | Sequence[str] | None, weights: str) -> dict[str, Any]:
-    """What has timm take all weights of a file but those of its classifier, or refuse them."""
-    from timm.models import load_state_dict
-
-    state = load_state_dict(weights, weights_only=True)  # executes nothing
-    classifiers = (names,) if isinstance(names, str) else names or ()
-    kept = {key: value for key, value in state.items() if key.rpartition(".")[0] not in classifiers}
-    return {"state_dict": kept, "num_classes": 0, "label_offset": 0}
