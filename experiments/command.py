@@ -128,7 +128,7 @@ def _print(result: ExperimentResult) -> None:
         if table.published or not table.on_page:
             continue  # a paper's numbers stand in the page, away from measured ones; long tables are in the file
         rows = [
-            [f"{value:.{table.digits}f}" if isinstance(value, float) else value for value in row]
+            [table.written(value) if isinstance(value, float) else value for value in row]
             for row in table.frame.itertuples(index=False)
         ]
         print_table([str(column) for column in table.frame.columns], rows, title=table.name)

@@ -36,7 +36,14 @@ class Table:
     digits: int = 3  # digits after the point of floating-point numbers in the written page (files keep all)
     # whether the numbers are a paper's. They go into a section of their own and never beside measured ones.
     published: bool = False
+    significant: bool = False  # whether `digits` are significant ones, for numbers of different sizes
     on_page: bool = True  # whether the page shows it; a long one is in the file for programs only
+
+    def written(self, value: float) -> str:
+        """A number as the page has it."""
+        if self.significant:
+            return f"{value:.{self.digits}g}" if abs(value) < 10**self.digits else f"{value:.0f}"
+        return f"{round(value, self.digits) + 0.0:.{self.digits}f}"  # + 0.0: no minus sign before a zero
 
 
 @dataclass(frozen=True)

@@ -99,13 +99,21 @@ def means_of(splits: pd.DataFrame, measures: Sequence[str]) -> dict[str, pd.Data
     return {name: splits.pivot_table(index="data", columns="method", values=name, sort=False) for name in measures}
 
 
+IN_UNITS = ("rmse", "crps")
+"""Measures in units of the target."""
+
+
 def tables_of(splits: pd.DataFrame, captions: dict[str, str]) -> list[Table]:
     """One for each measure."""
     means, found = means_of(splits, list(captions)), []
     errors = of_splits(splits, "log density").groupby("data", sort=False).sem().add_suffix(" s.e.")
     for name, caption in captions.items():
         wide = means[name].join(errors.dropna(how="all")) if name == "log density" else means[name]
-        found.append(Table(name_of(name), f"{caption}.", wide.rename_axis(columns=None).reset_index()))
+        found.append(
+            Table(
+                name_of(name), f"{caption}.", wide.rename_axis(columns=None).reset_index(), significant=name in IN_UNITS
+            )
+        )
     return found
 
 

@@ -94,7 +94,7 @@ def render_page(outcome: Outcome, result: ExperimentResult) -> str:
     published = [table for table in outcome.tables if table.on_page and table.published]
     parts = [f"# {outcome.title}", outcome.introduction, _provenance(result)]
     if outcome.verdicts:
-        parts += ["## Do the findings hold?", markdown_table(_verdict_frame(outcome.verdicts))]
+        parts += ["## Do the findings hold?", markdown_table(Table("findings", "", _verdict_frame(outcome.verdicts)))]
     else:
         parts += ["## Findings"]
     parts += list(outcome.findings)
@@ -113,27 +113,28 @@ def render_page(outcome: Outcome, result: ExperimentResult) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def markdown_table(frame: pd.DataFrame, digits: int = 3) -> str:
-    """A data frame as a markdown table: numbers to the right, `digits` after the point, nothing for NaN."""
+def markdown_table(table: Table) -> str:
+    """In markdown: numbers to the right, nothing for NaN."""
+    frame = table.frame
     numeric = [pd.api.types.is_numeric_dtype(frame[column]) for column in frame.columns]
-    rows = [[_cell(column) for column in frame.columns]]
+    rows = [[_cell(column, table) for column in frame.columns]]
     rows.append(["---:" if right else "---" for right in numeric])
-    rows += [[_cell(value, digits) for value in row] for row in frame.astype(object).itertuples(index=False, name=None)]
+    rows += [[_cell(value, table) for value in row] for row in frame.astype(object).itertuples(index=False, name=None)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _cell(value: Any, digits: int = 3) -> str:
+def _cell(value: Any, table: Table) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float | np.floating):
-        return f"{round(float(value), digits) + 0.0:.{digits}f}"  # + 0.0: no minus sign before a zero
+        return table.written(float(value))
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
 def _captioned(table: Table) -> str:
-    return f"{table.caption}\n\n{markdown_table(table.frame, table.digits)}"
+    return f"{table.caption}\n\n{markdown_table(table)}"
 
 
 def _verdict_frame(verdicts: tuple[Verdict, ...]) -> pd.DataFrame:

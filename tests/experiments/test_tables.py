@@ -1,6 +1,6 @@
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -147,9 +147,17 @@ def test_equal_figures_are_equal_files(tmp_path):
 )
 def test_every_row_of_a_markdown_table_has_every_cell(rows):
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
-    lines = tables.markdown_table(frame).split("\n")
+    lines = tables.markdown_table(tables.Table("name", "caption", frame)).split("\n")
     assert len(lines) == len(rows) + 2
     assert {line.replace("\\|", "").count("|") for line in lines} == {4}
+
+
+def test_digits_of_numbers_of_different_sizes():
+    numbers = pd.DataFrame({"x": [45017.2, 2.2154, 0.0018912, 3e-05, np.nan]})
+    table = tables.Table("name", "caption", numbers, significant=True)
+    lines = tables.markdown_table(table).split("\n")[2:]
+    assert [line.strip("| ") for line in lines] == ["45017", "2.22", "0.00189", "3e-05", ""]
+    assert replace(table, significant=False).written(-0.0004) == "0.000"
 
 
 def test_plain_values():
