@@ -22,9 +22,10 @@ from sureshot.meta.evaluation.estimate import mean_over_tasks
 from sureshot.meta.evaluation.functions import FunctionEvaluation, evaluate_functions
 from sureshot.meta.functions import FunctionData, FunctionSource, load_functions
 from sureshot.meta.functions.images import Images
-from sureshot.meta.functions.source import FunctionProtocol, with_context
+from sureshot.meta.functions.source import with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.processes import ExactProcess
+from sureshot.meta.protocols import FunctionProtocol
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training import load_checkpoint, train
 from sureshot.meta.training.function_config import FunctionTrainingConfig

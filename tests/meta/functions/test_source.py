@@ -10,7 +10,7 @@ import torch
 
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError
-from sureshot.meta.functions import FunctionProtocol, load_functions
+from sureshot.meta.functions import FUNCTION_NAMES, FunctionProtocol, by_name, load_functions
 from sureshot.meta.functions.images import Images
 from sureshot.meta.functions.source import FunctionSource, with_context
 
@@ -143,3 +143,7 @@ def test_groups_that_are_none(tmp_path: Path) -> None:
 def test_what_is_refused(work: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         work()  # type: ignore[operator]
+
+
+def test_settings_know_all_functions_that_there_are() -> None:
+    assert set(FUNCTION_NAMES) == {*by_name._DRAWN, *by_name._FOUND}

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries
-from sureshot.meta.functions.source import FunctionProtocol, FunctionSource, with_context
+from sureshot.meta.functions.source import FunctionSource, with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions, Moments
+from sureshot.meta.protocols import FunctionProtocol
 from sureshot.meta.tasks import Tasks
 from sureshot.metrics.numbers import mixture_cdf, mixture_ranked_probability_score
 from sureshot.networks.seeds import generator_for

@@ -1,35 +1,15 @@
-"""Tasks of numbers: functions to learn from a few of their values, by the names that settings call them.
+"""Tasks of numbers: functions to learn from a few of their values; see `by_name`."""
 
-Options are the arguments of the class or function in the tables below; docs/neural-processes.md has them. To add
-functions, write a `FunctionSource` in a file of its own and enter it there.
-"""
+from typing import TYPE_CHECKING
 
-from __future__ import annotations
+from sureshot.lazy import imported_when_asked_for
 
-from collections.abc import Callable
-from typing import Any
-
-from sureshot.data.root import Root
-from sureshot.data.typed_values import assembled, check_call_options
-from sureshot.meta.functions.gaussian import GaussianFunctions
-from sureshot.meta.functions.groups import groups
-from sureshot.meta.functions.images import images
-from sureshot.meta.functions.sinusoids import Sinusoids
-from sureshot.meta.functions.source import FunctionData, FunctionProtocol, FunctionRows, FunctionSource
-
-_DRAWN: dict[str, type[FunctionSource]] = {"functions": GaussianFunctions, "sinusoids": Sinusoids}
-_FOUND: dict[str, Callable[..., FunctionData]] = {"images": images, "groups": groups}
-
-FUNCTION_NAMES = (*_DRAWN, *_FOUND)
-
-
-def load_functions(name: str, root: Root = None, **options: Any) -> FunctionData:
-    """Functions of one of `FUNCTION_NAMES`; of those that are drawn there is no end, and all parts are one source."""
-    if name not in _DRAWN:
-        return assembled("functions", dict.fromkeys(_DRAWN, images) | _FOUND, name, root, options)
-    check_call_options(name, _DRAWN[name], options)
-    source = _DRAWN[name](**options)
-    return FunctionData(source, source, source, source.identity)
-
+if TYPE_CHECKING:
+    from sureshot.meta.functions.by_name import load_functions
+    from sureshot.meta.functions.names import FUNCTION_NAMES
+    from sureshot.meta.functions.source import FunctionData, FunctionRows, FunctionSource
+    from sureshot.meta.protocols import FunctionProtocol
 
 __all__ = ["FUNCTION_NAMES", "FunctionData", "FunctionProtocol", "FunctionRows", "FunctionSource", "load_functions"]
+
+__getattr__ = imported_when_asked_for(__name__)

@@ -8,35 +8,14 @@ context rows (`with_context`) ask for the same targets, and no row is in both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sureshot.meta.protocols import Count
+from sureshot.meta.protocols import FunctionProtocol
 from sureshot.meta.tasks import Tasks
-
-
-@dataclass(frozen=True)
-class FunctionProtocol:
-    """The sizes of tasks of numbers."""
-
-    context: Count = (1, 50)  # rows to learn a function from, drawn anew for every task from a range; 0 is allowed
-    targets: int = 50  # rows to be predicted
-
-    def __post_init__(self) -> None:
-        low, high = self.context_range
-        if not 0 <= low <= high or self.targets < 1:
-            raise ValueError(
-                f"context must be a whole number from 0 or a rising range such as (1, 50) and targets at least 1, got "
-                f"{self.context!r} and {self.targets}"
-            )
-
-    @property
-    def context_range(self) -> tuple[int, int]:
-        """Fewest and most context rows."""
-        return (self.context, self.context) if isinstance(self.context, int) else self.context
 
 
 class FunctionRows(NamedTuple):

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sureshot.meta.functions import FUNCTION_NAMES, FunctionProtocol
+from sureshot.meta.functions.names import FUNCTION_NAMES
+from sureshot.meta.protocols import FunctionProtocol
 from sureshot.meta.training.config import DataConfig, OptimisationConfig, RunConfig, TrainingConfig, at_least
 
 
