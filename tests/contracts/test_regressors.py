@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,27 @@ import torch
 from sklearn.utils.estimator_checks import check_estimator
 
 import sureshot
-from sureshot import GPRegressor, KernelSearchRegressor
+from sureshot import FewShotRegressor, GPRegressor, KernelSearchRegressor
 from sureshot.approximations.by_name import BY_NAME
 from sureshot.estimators import saved
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
+from sureshot.meta.processes import make_process
+from sureshot.meta.training.checkpoint import save_checkpoint
 from tests.contracts.states import content, interrupted
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3))
 Y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * RNG.normal(size=120)
 TRAIN, QUERY = slice(0, 60), slice(60, 90)
+
+
+@cache
+def checkpoint() -> Path:
+    """Of a learner of functions of three columns."""
+    path = Path(tempfile.mkdtemp()) / "learner.safetensors"
+    save_checkpoint(path, make_process("dkt_regression", 3, 1, hidden=(8,), seed=0), {}, {"episodes": 0}, {})
+    return path
+
 
 CASES: dict[str, Callable[[], IncrementalRegressor]] = {
     "defaults": GPRegressor,
@@ -38,6 +51,7 @@ CASES: dict[str, Callable[[], IncrementalRegressor]] = {
     "backbone": lambda: GPRegressor("rbf", backbone={"name": "mlp", "hidden": [8]}, backbone_steps=20),
     "nearest neighbours": lambda: GPRegressor(approximation="nearest_neighbours", n_neighbours=20),
     "kernel search": lambda: KernelSearchRegressor(1, structure="SQUARED-EXPONENTIAL", n_rejuvenation=0),
+    "few-shot learner": lambda: FewShotRegressor(checkpoint()),
 }
 FITTED: dict[str, IncrementalRegressor] = {}
 
@@ -95,8 +109,9 @@ def test_a_rows_answers_depend_on_that_row_alone(case: str, monkeypatch: pytest.
 @pytest.mark.parametrize("case", CASES)
 def test_covariances_are_some_and_belong_to_deviations(case: str) -> None:
     model, rows = fitted(case), np.concatenate([X[QUERY][:8], X[QUERY][:2] + 1e-4, [[9.0, 9.0, 9.0]]])
-    if case == "nearest neighbours":
-        with pytest.raises(ValueError, match="return_cov needs members that see all rows"):
+    refused = {"nearest neighbours": "needs members that see all rows", "few-shot learner": "nothing of two rows"}
+    if case in refused:
+        with pytest.raises(ValueError, match=refused[case]):
             model.predict(rows, return_cov=True)
         return
     _, covariance = model.predict(rows, return_cov=True)

@@ -34,7 +34,7 @@ class Groups(FunctionSource):
     def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
         chosen = torch.randint(len(self._counts), (n_tasks,), generator=generator)
         starts, counts = ((self._counts.cumsum(0) - self._counts)[chosen], self._counts[chosen].unsqueeze(1))
-        keys = torch.rand(n_tasks, int(counts.max()), generator=generator)
+        keys = torch.rand(n_tasks, int(counts.max()), generator=generator, dtype=torch.float64)
         order = keys.masked_fill(torch.arange(keys.shape[1]) >= counts, 2.0).argsort(1)[:, :n_rows].minimum(counts - 1)
         at = self._by_group[starts.unsqueeze(1) + order]
         return FunctionRows(self._x[at], self._y[at], counts.clamp_max(n_rows))

@@ -33,7 +33,9 @@ class Images(FunctionSource):
 
     def pixels(self, chosen: Tensor, n_rows: int, generator: torch.Generator) -> FunctionRows:
         """Pixels of some images (T,) in random order."""
-        order = torch.rand(len(chosen), len(self.places), generator=generator).argsort(1)[:, :n_rows]  # (T, N)
+        order = torch.rand(len(chosen), len(self.places), generator=generator, dtype=torch.float64).argsort(1)[
+            :, :n_rows
+        ]  # (T, N)
         values = as_inputs(self.images[chosen]).flatten(2).mT  # (T, pixels, K)
         y = values.gather(1, order.unsqueeze(-1).expand(-1, -1, self.target_width))
         return FunctionRows(self.places[order], y, torch.full((len(chosen), 1), order.shape[1]))

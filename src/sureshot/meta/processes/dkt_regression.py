@@ -132,11 +132,11 @@ class DKTRegression(RegressionLearner):
 
 def _spectral_mixture(width: int, components: int, highest: float) -> Kernel:
     """Of as many components with frequencies evenly spread."""
-    means = torch.linspace(0.0, highest, components).clamp_min(1e-3)
+    means = torch.linspace(0.0, highest, components, dtype=torch.float32).clamp_min(1e-3)
     kernel = SpectralMixtureKernel(components, width).float()
     return set_values(
         kernel,
-        mixture_weights=torch.full((components,), 1 / components),
+        mixture_weights=torch.full((components,), 1 / components, dtype=torch.float32),
         mixture_means=means[:, None, None].expand(-1, 1, width),
-        mixture_scales=torch.full((components, 1, width), highest / (2 * components)),
+        mixture_scales=torch.full((components, 1, width), highest / (2 * components), dtype=torch.float32),
     )
