@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
@@ -230,16 +231,27 @@ def draw(last: dict[str, tuple[Monthly, Monthly, Answers]]) -> Figure:
     ):
         seen, ahead, found = last[method]
         recent = seen.between(ahead.year[0] - 6, np.inf)
-        lower, upper = found.interval(0.9)
-        axes.fill_between(ahead.year, lower, upper, color=colour, alpha=0.25, linewidth=0, label="90 %")
-        axes.plot(ahead.year, found.mean, color=colour, linewidth=1.2, label="forecast")
-        axes.plot(recent.year, recent.value, color=INK, linewidth=0.8)
-        axes.plot(ahead.year, ahead.value, ".", color=INK, markersize=2.2, label="measured")
+        draw_forecast(axes, recent, ahead, found.mean, found.interval(0.9), colour)
         tidy(axes, method)
-        label(axes, xlabel="year")
-        axes.legend(fontsize=8, frameon=False, loc="upper left")
     label(figure.axes[0], ylabel="parts per million")
     return figure
+
+
+def draw_forecast(
+    axes: Axes,
+    recent: Monthly,  # the latest that was learnt from
+    ahead: Monthly,
+    mean: np.ndarray,
+    interval: tuple[np.ndarray, np.ndarray],  # of 90 %
+    colour: str,
+) -> None:
+    """What was forecast and what was measured."""
+    axes.fill_between(ahead.year, *interval, color=colour, alpha=0.25, linewidth=0, label="90 %")
+    axes.plot(ahead.year, mean, color=colour, linewidth=1.2, label="forecast")
+    axes.plot(recent.year, recent.value, color=INK, linewidth=0.8)
+    axes.plot(ahead.year, ahead.value, ".", color=INK, markersize=2.2, label="measured")
+    label(axes, xlabel="year")
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
 
 
 EXPERIMENT = Experiment(

@@ -26,10 +26,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from experiments.batch_learners import quiet
-from experiments.co2 import Monthly
+from experiments.co2 import Monthly, draw_forecast
 from experiments.co2 import read as read_co2
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, configure
-from experiments.figures import INK, label, new_figure, tidy
+from experiments.figures import label, new_figure, tidy
 from sureshot import GPClassifier, GPRegressor
 from sureshot.computing.threads import one_thread
 from sureshot.data.root import data_file
@@ -366,14 +366,9 @@ def draw(shown: dict[str, Any]) -> Figure:
         panels, shown.items(), (VERMILION, GREEN, BLUE), strict=True
     ):
         recent, interval = seen.between(ahead.year[0] - 8, np.inf), found.interval(0.9)
-        axes.fill_between(ahead.year, interval.lower, interval.upper, color=colour, alpha=0.25, lw=0, label="90 %")
-        axes.plot(ahead.year, found.mean, color=colour, linewidth=1.2, label="forecast")
-        axes.plot(recent.year, recent.value, color=INK, linewidth=0.8)
-        axes.plot(ahead.year, ahead.value, ".", color=INK, markersize=2.2, label="measured")
+        draw_forecast(axes, recent, ahead, found.mean, (interval.lower, interval.upper), colour)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         tidy(axes, method)
-        label(axes, xlabel="year")
-        axes.legend(fontsize=8, frameon=False, loc="upper left")
     label(figure.axes[0], ylabel="parts per million")
     return figure
 

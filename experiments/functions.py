@@ -24,6 +24,7 @@ from experiments.campaigns.functions import (
     mean_score,
     run_function_cell,
     score_table,
+    steps_of,
 )
 from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
@@ -108,22 +109,14 @@ def campaign_cells(settings: FunctionsConfig) -> list[FunctionCell]:
 def training_of(learner: str, data: Mapping[str, Any], seed: int, steps: float) -> FunctionTrainingConfig:
     """The settings of one training: Adam at 1e-3 (3e-2 for kernels and noise), 1 to 50 rows of context."""
     name, options, length = LEARNERS[learner]
-    episodes = max(1, round(steps * length)) * TASKS_PER_STEP
+    training = steps_of(steps * length, TASKS_PER_STEP, seed, learning_rate=1e-3, learning_rate_kernel=3e-2)
     return FunctionTrainingConfig.from_dict(
         {
             "data": dict(data),
             "episodes": {"context": [1, 50], "targets": 50},
             "learner": {"name": name, "options": options},
-            "training": {
-                "episodes": episodes,
-                "episodes_per_step": TASKS_PER_STEP,
-                "learning_rate": 1e-3,
-                "learning_rate_kernel": 3e-2,
-                "seed": seed,
-                "checkpoint_every": episodes,
-                "log_every": episodes // 10 + 1,
-            },
-            "validation": {"every": episodes // 5 + 1, "tasks": 200},
+            "training": training,
+            "validation": {"every": training["episodes"] // 5 + 1, "tasks": 200},
         }
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.campaigns.cells import CampaignConfig, Cell, computed_on, unfinished
-from experiments.campaigns.functions import FunctionCell, by_learner, run_function_cell, score_table
+from experiments.campaigns.functions import FunctionCell, by_learner, run_function_cell, score_table, steps_of
 from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, configure
 from experiments.figures import label, new_figure
@@ -82,21 +82,15 @@ def campaign_cells(settings: ImageCompletionConfig) -> list[FunctionCell]:
 def training_of(learner: str, images: str, seed: int, steps: float) -> FunctionTrainingConfig:
     """The settings of one training: Adam at 1e-3, 1 to 300 pixels of context, 100 of the others to predict."""
     name, options, length = LEARNERS[learner]
-    episodes = max(1, round(steps * length)) * TASKS_PER_STEP
+    training = steps_of(steps * length, TASKS_PER_STEP, seed)
     grid = {"points_per_unit": _CELLS[images]} if learner == CONVCNP else {}
     return FunctionTrainingConfig.from_dict(
         {
             "data": SETS[images],
             "episodes": {"context": [1, 300], "targets": 100},
             "learner": {"name": name, "options": options | grid},
-            "training": {
-                "episodes": episodes,
-                "episodes_per_step": TASKS_PER_STEP,
-                "seed": seed,
-                "checkpoint_every": episodes,
-                "log_every": episodes // 10 + 1,
-            },
-            "validation": {"every": episodes // 3 + 1, "tasks": 50},
+            "training": training,
+            "validation": {"every": training["episodes"] // 3 + 1, "tasks": 50},
         }
     )
 

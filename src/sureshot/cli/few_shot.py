@@ -32,6 +32,13 @@ class LoadedLearner:
     checkpoint: Checkpoint
     config: TrainingConfig
 
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> LoadedLearner:
+        """Of a learner of classes."""
+        from sureshot.meta.training.config import TrainingConfig
+
+        return cls(checkpoint, TrainingConfig.from_dict(checkpoint.config))
+
     @property
     def name(self) -> str:
         """What kind of learner it is."""
@@ -53,12 +60,11 @@ class LoadedLearner:
 def load(path: Path) -> LoadedLearner:
     """A checkpoint, or the best one of a run's folder."""
     from sureshot.meta.training.checkpoint import load_checkpoint
-    from sureshot.meta.training.config import TrainingConfig
 
     checkpoint = load_checkpoint(path)
     if checkpoint.answers_with_numbers:
         raise ValueError(f"{path} is a learner of numbers: sureshot meta-evaluate scores it")
-    return LoadedLearner(checkpoint, TrainingConfig.from_dict(checkpoint.config))
+    return LoadedLearner.of(checkpoint)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
-from sureshot.cli.few_shot import EvaluationOptions, load
+from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner
 from sureshot.cli.functions import evaluated, print_scores
 
 if TYPE_CHECKING:
@@ -32,14 +32,15 @@ def meta_evaluate(
         asked.check()
         from sureshot.meta.training.checkpoint import load_checkpoint
 
-        if (numbers := load_checkpoint(checkpoint)).answers_with_numbers:
+        read = load_checkpoint(checkpoint)
+        if read.answers_with_numbers:
             if report is not None:
                 raise ValueError("--report is for learners of classes: leave it out, or take --json")
             with console.progress("meta-evaluate", quiet) as update:
-                found_numbers = evaluated(numbers, asked, update)
+                found_numbers = evaluated(read, asked, update)
             console.tell(found_numbers, print_scores, as_json)
             return
-        loaded = load(checkpoint)
+        loaded = LoadedLearner.of(read)
         asked.protocol([loaded])
         from sureshot.meta.evaluation import evaluate
 

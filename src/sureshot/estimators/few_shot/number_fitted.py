@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -98,7 +98,11 @@ class FewShotNumbersFitted(NumberFitted):
     """A checkpoint's learner and its context."""
 
     predictor: ConditionedProcess
-    learner: RegressionLearner = field(kw_only=True)
+
+    @property
+    def learner(self) -> RegressionLearner:
+        """The checkpoint's, in double precision."""
+        return self.predictor.learner
 
     def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray, widths: np.ndarray) -> Prediction:
         means, deviations = (np.moveaxis(part, 1, 0) for part in (mean, widths))
@@ -156,5 +160,4 @@ def condition_numbers(training: TrainingSet) -> FewShotNumbersFitted:
         predictor=ConditionedProcess.of(reader.learner, rows, reader.device),
         target=TargetScale("none", zeros, ones, ones, zeros, ones),
         one_target=training.one_target,
-        learner=reader.learner,
     )

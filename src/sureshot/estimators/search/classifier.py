@@ -10,7 +10,6 @@ import numpy as np
 from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.data.checks import listed
 from sureshot.estimators.arguments import Labels, RandomState, Rows, check_jobs
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.class_labels import class_numbers
@@ -31,12 +30,12 @@ from sureshot.estimators.search.learning import (
     less,
     mention_more,
     numbered,
+    settled_settings,
 )
 from sureshot.estimators.search.results import Callback, SearchStep
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.estimators.search.size import check_size
 from sureshot.structure.grammar import Grammar
-from sureshot.warned import warn
 
 
 @undisturbed
@@ -271,11 +270,7 @@ class KernelSearchClassifier(IncrementalClassifier):
         """
         check_whole(training, "KernelSearchClassifier")
         given = SearchSettings.checked(self._arguments)
-        settings = given if known is None else known.settings
-        if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
-            warn(
-                f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on",
-            )
+        settings = settled_settings(given, None if known is None else known.settings)
         jobs, n_earlier = check_jobs(self.n_jobs), 0
         steps: tuple[SearchStep, ...] = ()
         if known is None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sureshot.approximations.inducing_inputs import kmeans_inducing
 from sureshot.computing.threads import one_thread
+from sureshot.data.checks import listed
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows, joined_rows, merged_rows, part_of
 from sureshot.estimators.rows.preprocessing import (
@@ -265,6 +266,15 @@ def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray, n_jobs: in
         left = replace(left, y=number[left.y])
         fewer = replace(fitted, classes=fitted.classes[classes], rows=left, inducing_for=inducing_for)
         return fewer.with_state(state)
+
+
+def settled_settings(given: SearchSettings, known: SearchSettings | None) -> SearchSettings:
+    """Those of the first batch, with a warning of what has changed since; the given ones, if there was none."""
+    if known is None:
+        return given
+    if changed := [name for name, value in vars(given).items() if value != getattr(known, name)]:
+        warn(f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on")
+    return known
 
 
 def check_whole(training: TrainingSet, name: str) -> None:

@@ -10,13 +10,12 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from sureshot.computing.surroundings import undisturbed
-from sureshot.data.checks import listed
 from sureshot.estimators.arguments import RandomState, Rows, check_jobs
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 from sureshot.estimators.rows.readers import Reader, TableReader
-from sureshot.estimators.search.learning import check_whole, compared, mention_more
+from sureshot.estimators.search.learning import check_whole, compared, mention_more, settled_settings
 from sureshot.estimators.search.number_fitted import SearchNumbersFitted
 from sureshot.estimators.search.number_format import SEARCH_NUMBERS_FORMAT
 from sureshot.estimators.search.number_learning import after_numbers, fewer_numbers, first_numbers
@@ -182,9 +181,7 @@ class KernelSearchRegressor(IncrementalRegressor):
         """Later batches have the seed and the settings of the first."""
         check_whole(training, "KernelSearchRegressor")
         given, jobs = SearchSettings.checked({**self._arguments, **_OF_CLASSES}), check_jobs(self.n_jobs)
-        settings = given if known is None else known.settings
-        if changed := [name for name, value in vars(given).items() if value != getattr(settings, name)]:
-            warn(f"{listed(changed)} changed since the first batch, which settled it: that holds from the next fit on")
+        settings = settled_settings(given, None if known is None else known.settings)
         if known is None:
             check_size(settings, training.rows.weight.sum(), 2, of_numbers=True)
             return after_numbers(first_numbers(training, settings, seed), training.rows, self.callback, jobs)

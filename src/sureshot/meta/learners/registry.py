@@ -48,7 +48,6 @@ LEARNERS: Registry[type[ClassLearner]] = Registry(
     ClassLearner,
     dict.fromkeys(GP_LEARNER_NAMES, "a row of sureshot.meta.learners.presets"),
 )
-_BASELINES = LEARNERS
 
 register_learner = LEARNERS.register
 
@@ -70,8 +69,8 @@ def learns_base_classes(name: str, preset: str = "recommended", **options: Any) 
         For an unknown name, or an unknown preset or option of a Gaussian-process learner.
     """
     LEARNERS.require(name)
-    if name in _BASELINES:
-        return issubclass(_BASELINES[name], TransferLearner)
+    if name in LEARNERS:
+        return issubclass(LEARNERS[name], TransferLearner)
     return gaussian_process_settings(name, preset, **options).objective == "base_classes"
 
 
@@ -95,8 +94,8 @@ def make_learner(
     check_learner(name, preset, kernel, options)
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
     config: dict[str, Any] = {"name": name, "preset": preset, "kernel": kernel, **shared, "options": options}
-    if name in _BASELINES:
-        kind: Any = _BASELINES[name]
+    if name in LEARNERS:
+        kind: Any = LEARNERS[name]
         options = config["options"] = {**kind.presets.get(preset, {}), **options}
         try:
             if issubclass(kind, EmbeddingLearner):
@@ -129,7 +128,7 @@ def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any
         raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
     if kernel not in KERNEL_NAMES:
         raise ValueError(f"unknown kernel {kernel!r}{near(kernel, KERNEL_NAMES)}")
-    if name not in _BASELINES:
+    if name not in LEARNERS:
         gaussian_process_settings(name, preset, **options)
     elif kernel != "cosine":
         raise ValueError(f"learner {name!r} has no kernel, so {kernel!r} would change nothing: leave kernel out")

@@ -8,6 +8,7 @@ from sureshot.data.labelled import LabelledSet
 from sureshot.meta.learners.base import ClassLearner, Learner
 from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
+from sureshot.meta.training.task_training import groups_by_rate
 from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
 
 
@@ -39,17 +40,10 @@ def build_learner(config: TrainingConfig, data: LabelledSet) -> ClassLearner:
 
 def parameter_groups(learner: Learner, config: TrainingConfig) -> list[dict[str, Any]]:
     """One learning rate for the learner's network and one for everything else."""
-    of_network = [] if learner.network is None else list(learner.network.parameters())
-    network = [parameter for parameter in of_network if parameter.requires_grad]
-    inside = {id(parameter) for parameter in of_network}
-    others = [p for p in learner.parameters() if p.requires_grad and id(p) not in inside]
-    if not network and not others:
+    groups = groups_by_rate(learner, learner.network, config.training)
+    if not any(group["params"] for group in groups):
         raise ValueError(
             f"learner {config.learner.name!r} with backbone {config.backbone.name!r} has no parameters to learn: "
             "choose another backbone, or use it without meta-training"
         )
-    rates = config.training
-    return [
-        {"params": network, "lr": rates.learning_rate},
-        {"params": others, "lr": rates.learning_rate_kernel},
-    ]
+    return groups

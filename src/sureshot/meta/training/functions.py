@@ -13,7 +13,7 @@ from sureshot.meta.learners.functions import RegressionLearner
 from sureshot.meta.processes import make_process
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.function_config import FunctionTrainingConfig
-from sureshot.meta.training.task_training import TaskTraining
+from sureshot.meta.training.task_training import TaskTraining, groups_by_rate
 from sureshot.networks import Processes, Scores
 from sureshot.networks.seeds import generator_for
 
@@ -51,14 +51,8 @@ class FunctionTraining(TaskTraining):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """One learning rate for networks, and one for a kernel's parameters and the noise."""
-        network, rates = self.learner.network, self._settings.training
-        inside = {id(p) for p in (self.learner if network is None else network).parameters()}
-        of_network, others = (
-            [p for p in self.learner.parameters() if p.requires_grad and (id(p) in inside) is kept]
-            for kept in (True, False)
-        )
-        found = ((of_network, rates.learning_rate), (others, rates.learning_rate_kernel))
-        return [{"params": parameters, "lr": rate} for parameters, rate in found]
+        network = self.learner if self.learner.network is None else self.learner.network
+        return groups_by_rate(self.learner, network, self._settings.training)
 
     def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
         seed = generator_for(self._settings.training.seed, "tasks", step)

@@ -10,16 +10,31 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.presets import settings_of
 from sureshot.meta.training.checkpoint import KIND, parts_of
-from sureshot.meta.training.config import RunConfig
+from sureshot.meta.training.config import OptimisationConfig, RunConfig
 from sureshot.networks import Trainable, differing_settings
 
 UNIT = "episodes"
 _MAY_DIFFER = {("training", "device"), ("training", "tensorboard"), ("training", "episodes")}
+
+
+def groups_by_rate(
+    learner: Learner,
+    network: nn.Module | None,  # a part of it
+    rates: OptimisationConfig,
+) -> list[dict[str, Any]]:
+    """The optimiser's: what is learnt of the network with one learning rate, and everything else with another."""
+    of_network = [] if network is None else list(network.parameters())
+    inside = {id(parameter) for parameter in of_network}
+    others = [p for p in learner.parameters() if p.requires_grad and id(p) not in inside]
+    return [
+        {"params": [p for p in of_network if p.requires_grad], "lr": rates.learning_rate},
+        {"params": others, "lr": rates.learning_rate_kernel},
+    ]
 
 
 class TaskTraining(Trainable):
