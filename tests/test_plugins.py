@@ -1,4 +1,4 @@
-"""Backbones, learners and data sets of other packages and of scripts count like ours, and harm nobody if they fail.
+"""Parts of other packages and of scripts count like ours, and harm nobody if they fail.
 
 The packages here are installed ones as Python sees them: a folder on its path with modules and their metadata.
 """
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from sureshot import FewShotClassifier, plugins
+from sureshot import FewShotClassifier, FewShotRegressor, plugins
 from sureshot.cli import app
 from sureshot.cli.doctor import examine
 from sureshot.data import DataError, FewShotData, LabelledSet, load_few_shot, register_dataset
@@ -27,6 +27,8 @@ from sureshot.estimators.gp.backbone import network_for
 from sureshot.meta.baselines import ProtoNet
 from sureshot.meta.learners import EmbeddingLearner, learner_from_config, make_learner, register_learner
 from sureshot.meta.learners.registry import LEARNERS
+from sureshot.meta.processes import PROCESSES, make_process, process_from_config, register_process
+from sureshot.meta.processes.cnp import CNP
 from sureshot.meta.training import TrainingConfig, load_checkpoint, train
 from sureshot.networks.backbones import BACKBONES, Backbone, backbone_from_config, make_backbone, register_backbone
 from sureshot.persistence import ArtifactError
@@ -36,6 +38,7 @@ from pathlib import Path
 import torch
 from sureshot.data import FewShotData, LabelledSet
 from sureshot.meta.baselines import ProtoNet
+from sureshot.meta.processes.cnp import CNP
 from sureshot.networks.backbones import Backbone
 
 class Waves(Backbone):
@@ -54,6 +57,12 @@ class Waves(Backbone):
 class Centroids(ProtoNet):
     name = "centroids"
 
+class Ripples(CNP):
+    name = "ripples"
+
+    def __init__(self, input_width, target_width, *, width: int = 4):
+        super().__init__(input_width, target_width, width=width, layers=1)
+
 def three_lines(root: Path | None = None, *, rows: int = 24, seed: int = 0):
     generator = torch.Generator().manual_seed(seed)
     def part(first):
@@ -65,6 +74,7 @@ def three_lines(root: Path | None = None, *, rows: int = 24, seed: int = 0):
 OFFERED = {
     "sureshot.backbones": {"waves": "waves_parts:Waves"},
     "sureshot.learners": {"centroids": "waves_parts:Centroids"},
+    "sureshot.processes": {"ripples": "waves_parts:Ripples"},
     "sureshot.datasets": {"three-lines": "waves_parts:three_lines"},
 }
 RUN = {
@@ -75,6 +85,12 @@ RUN = {
     "training": {"episodes": 6, "seed": 5},
     "validation": {"every": 6, "tasks": 4, "queries": 4},
 }
+FUNCTIONS = """
+data.name = "sinusoids"
+learner.name = "ripples"
+training.episodes = 4
+validation = { every = 4, tasks = 4 }
+"""
 
 
 @pytest.fixture
@@ -206,6 +222,38 @@ def test_another_version_is_told(
     ]
 
 
+def test_learners_of_numbers_too(site: Path, tmp_path: Path) -> None:
+    uninstall = install_waves(site)
+    assert "ripples" in PROCESSES
+    assert "waves_parts" not in sys.modules
+    learner = make_process("ripples", 2, 1, width=3)
+    package = {"name": "waves-parts", "version": "1.2"}
+    assert learner.config == {"name": "ripples", "input_width": 2, "target_width": 1, "width": 3, "package": package}
+    assert process_from_config(learner.config).config == learner.config
+    assert "package" not in make_process("cnp", 2, 1).config
+    with pytest.raises(ValueError, match=r"unknown learner of numbers 'ripple' \(did you mean 'ripples'\?\); choose"):
+        make_process("ripple", 2, 1)
+    with pytest.raises(DataError, match=r"learner 'ripples' has no option 'lags'; options: width"):
+        make_process("ripples", 2, 1, lags=3)
+    settings = tmp_path / "small.toml"
+    settings.write_text(FUNCTIONS)  # whose seed is the run's, and no option of this learner
+    trained = run("meta-train", str(settings), "-o", str(tmp_path / "run"), "--quiet")
+    assert trained.exit_code == 0, trained.stderr
+    x = np.linspace(-1, 1, 5)[:, None]
+    model = FewShotRegressor(tmp_path / "run").fit(x, x[:, 0])
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(FewShotRegressor.load(tmp_path / "model").predict(x), model.predict(x))
+    uninstall()
+    missing = "unknown learner of numbers 'ripples': it is of waves-parts 1.2, which is not installed here"
+    with pytest.raises(ArtifactError, match=missing):
+        FewShotRegressor(tmp_path / "run").fit(x, x[:, 0])
+    with pytest.raises(ArtifactError, match=missing):
+        FewShotRegressor.load(tmp_path / "model")
+    told = run("meta-evaluate", str(tmp_path / "run"), "--quiet")
+    assert missing in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 def test_a_data_set_that_is_missing_is_named(trained: tuple[Path, Callable[[], None]], site: Path) -> None:
     folder, uninstall = trained
     small = ("--tasks", "2", "--out-of-episode", "0", "--queries", "3")
@@ -241,10 +289,11 @@ def test_a_package_that_fails_is_in_nobody_elses_way(site: Path) -> None:
         "place": "waves_parts:Waves",
         "problem": None,
     }
-    assert {name for _, name in found} == {"waves", "centroids", "three-lines", "broken", "lost"}
+    assert {name for _, name in found} == {"waves", "centroids", "ripples", "three-lines", "broken", "lost"}
     assert "No module named 'no_such_module'" in (found["backbone", "broken"]["problem"] or "")
     text = " ".join(run("doctor").stdout.split())
     assert "data set three-lines" in text
+    assert "learner of numbers ripples" in text
     assert "waves-parts 1.2 (waves_parts:Waves)" in text
 
 
@@ -294,7 +343,7 @@ def test_names_that_are_taken_are_refused_with_both_places(site: Path) -> None:
 def forgotten() -> Iterator[None]:
     """What a test registers is taken away after it."""
     yield
-    for registry in (BACKBONES, LEARNERS, DATASETS):
+    for registry in (BACKBONES, LEARNERS, PROCESSES, DATASETS):
         registry._registered.clear()
 
 
@@ -315,6 +364,10 @@ def test_a_script_registers_its_own(site: Path, tmp_path: Path) -> None:
     class Means(ProtoNet):
         name = "means"
 
+    @register_process
+    class Summed(CNP):
+        name = "summed"
+
     @register_dataset
     def own_numbers(root: Any = None, *, rows: int = 12) -> FewShotData:
         y = np.tile(["a", "b", "c"], rows)
@@ -326,6 +379,7 @@ def test_a_script_registers_its_own(site: Path, tmp_path: Path) -> None:
     config = {**RUN, "data": {"name": "own-numbers"}, "backbone": {"name": "halved"}, "learner": {"name": "means"}}
     train(TrainingConfig.from_dict(config), tmp_path / "run")
     assert isinstance(load_checkpoint(tmp_path / "run").build(), Means)
+    assert make_process("summed", 1, 1, width=8).config["package"] == {"module": __name__}
     assert register_backbone(Halved) is Halved  # a cell that runs again
 
     with pytest.raises(
@@ -343,6 +397,10 @@ def test_a_script_registers_its_own(site: Path, tmp_path: Path) -> None:
         register_backbone(type("Other", (Halved,), {"name": "waves", "__module__": __name__}))
     with pytest.raises(ValueError, match="a learner is a class derived from"):
         register_learner(Halved)  # type: ignore[type-var]
+    with pytest.raises(ValueError, match=r"a learner of numbers is a class derived from .*RegressionLearner, got"):
+        register_process(Means)  # type: ignore[type-var]
+    with pytest.raises(ValueError, match=r"cannot be the learner of numbers 'cnp', which is .*cnp\.CNP: give"):
+        register_process(type("Other", (CNP,), {"name": "cnp", "__module__": __name__}))
     with pytest.raises(ValueError, match=r"it lacks .*task_losses"):
         register_learner(type("Bare", (EmbeddingLearner,), {"name": "bare", "__module__": __name__}))
     with pytest.raises(ValueError, match="is no data set that can be made: it lacks no call"):

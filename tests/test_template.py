@@ -56,14 +56,14 @@ def test_the_template_is_a_package_of_parts(tmp_path: Path) -> None:
 
     tested = command("pytest", "-q", tmp_path / "template" / "tests", places=both, folder=tmp_path / "template")
     assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert "3 passed" in tested.stdout
+    assert "5 passed" in tested.stdout
 
     (tmp_path / "own.toml").write_text(RUN)
     trained = command("sureshot", "meta-train", "own.toml", "-o", "run", "--json", places=both, folder=tmp_path)
     assert trained.returncode == 0, trained.stderr
     told = json.loads(command("sureshot", "doctor", "--json", places=both, folder=tmp_path).stdout)["plugins"]
     assert {(plugin["name"], plugin["package"], plugin["problem"]) for plugin in told} == {
-        (name, "sureshot-own-parts 0.1.0", None) for name in ("fourier", "medians", "spots")
+        (name, "sureshot-own-parts 0.1.0", None) for name in ("fourier", "medians", "neighbours", "spots")
     }
 
     without = command("sureshot", "meta-evaluate", "run", "--tasks", "2", places=(SOURCE,), folder=tmp_path)

@@ -1,4 +1,4 @@
-"""Parts that others write: backbones, learners and data sets by name, wherever their code is.
+"""Parts that others write: backbones, learners of classes and numbers, and data sets by name, wherever their code is.
 
 A `Registry` holds the parts of one kind. Ours are known from the start. A script adds its own by `Registry.register`;
 an installed package by *entry points*, lines of its ``pyproject.toml`` that lead from names to modules:
@@ -27,7 +27,12 @@ from sureshot.warned import warn
 
 Part = TypeVar("Part", bound=Callable[..., Any])
 
-_GROUPS = {"backbone": "sureshot.backbones", "learner": "sureshot.learners", "data set": "sureshot.datasets"}
+_GROUPS = {
+    "backbone": "sureshot.backbones",
+    "learner": "sureshot.learners",
+    "learner of numbers": "sureshot.processes",
+    "data set": "sureshot.datasets",
+}
 """Kinds of parts, and the groups of their entry points."""
 
 _log = logging.getLogger(__name__)

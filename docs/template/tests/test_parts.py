@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sureshot import FewShotClassifier
+from sureshot import FewShotClassifier, FewShotRegressor
 from sureshot.data import load_few_shot
 from sureshot.meta.learners import make_learner
-from sureshot.meta.training import TrainingConfig, load_checkpoint, train
+from sureshot.meta.processes import make_process
+from sureshot.meta.training import FunctionTrainingConfig, TrainingConfig, load_checkpoint, train
 from sureshot.networks.backbones import backbone_from_config, make_backbone
 
 
@@ -34,6 +35,16 @@ def test_the_nearest_median() -> None:
     np.testing.assert_allclose(posterior.predict(query)[0].numpy(), expected, atol=1e-5)
 
 
+def test_means_of_neighbours() -> None:
+    learner = make_process("neighbours", 1, 1, window=2.0, floor=0.1).double()
+    known, numbers, query = np.array([0.0, 4.0]), np.array([3.0, -1.0]), np.array([1.0, 99.0])
+    posterior = learner.condition(*(torch.tensor(part).reshape(1, 2, 1) for part in (known, numbers)))
+    mean, deviation = (part.flatten().numpy() for part in posterior.predict(torch.tensor(query).reshape(1, 2, 1)))
+    weight = np.exp(-((query[:, None] - known) ** 2) / 8)
+    np.testing.assert_allclose(mean, weight @ numbers / (1 + weight.sum(1)), atol=1e-12)
+    np.testing.assert_allclose(deviation, 1.1)  # before training those near and far are 1
+
+
 def test_a_run(tmp_path: Path) -> None:
     config = {
         "data": {"name": "spots"},
@@ -55,3 +66,22 @@ def test_a_run(tmp_path: Path) -> None:
     model.save(tmp_path / "model.safetensors")
     loaded = FewShotClassifier.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
+
+
+def test_a_run_on_functions(tmp_path: Path) -> None:
+    config = {
+        "data": {"name": "sinusoids"},
+        "learner": {"name": "neighbours"},
+        "episodes": {"context": [1, 20], "targets": 10},
+        "training": {"episodes": 400, "episodes_per_step": 8, "learning_rate": 3e-2, "learning_rate_kernel": 3e-2},
+        "validation": {"every": 400, "tasks": 20},
+    }
+    train(FunctionTrainingConfig.from_dict(config), tmp_path / "run")
+    assert load_checkpoint(tmp_path / "run").learner["package"]["name"] == "sureshot-own-parts"
+    x = np.linspace(-5, 5, 40)[:, None]
+    y = 2 * np.sin(x[:, 0])
+    model = FewShotRegressor(tmp_path / "run").fit(x[::2], y[::2])
+    assert model.score(x, y) > 0.8
+    model.save(tmp_path / "model.safetensors")
+    loaded = FewShotRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))

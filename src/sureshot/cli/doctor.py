@@ -79,9 +79,10 @@ def _plugins() -> list[dict[str, str | None]]:
     """Backbones, learners and data sets of other packages, each with what is wrong with it."""
     from sureshot.data.few_shot import DATASETS
     from sureshot.meta.learners.registry import LEARNERS
+    from sureshot.meta.processes import PROCESSES
     from sureshot.networks.backbones import BACKBONES
 
-    return [asdict(offer) for registry in (BACKBONES, LEARNERS, DATASETS) for offer in registry.offers()]
+    return [asdict(offer) for registry in (BACKBONES, LEARNERS, PROCESSES, DATASETS) for offer in registry.offers()]
 
 
 def _threads(with_torch: bool) -> dict[str, Any]:

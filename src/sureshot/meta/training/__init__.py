@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sureshot.meta.training.checkpoint import Checkpoint, load_checkpoint, load_learner
     from sureshot.meta.training.config import TrainingConfig
     from sureshot.meta.training.episodic import EpisodicTraining, TrainingResult, read_log, train
+    from sureshot.meta.training.function_config import FunctionTrainingConfig
     from sureshot.meta.training.validation import ValidationScores
     from sureshot.networks import DivergedError
 
@@ -15,6 +16,7 @@ __all__ = [
     "Checkpoint",
     "DivergedError",
     "EpisodicTraining",
+    "FunctionTrainingConfig",
     "TrainingConfig",
     "TrainingResult",
     "ValidationScores",

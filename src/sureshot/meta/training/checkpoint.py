@@ -43,9 +43,7 @@ class Checkpoint:
     @property
     def answers_with_numbers(self) -> bool:
         """Whether it is a learner of numbers (`build_process`) rather than of classes (`build`)."""
-        from sureshot.meta.processes import PROCESS_NAMES
-
-        return self.learner.get("name") in PROCESS_NAMES
+        return "target_width" in self.learner
 
     def build(self) -> ClassLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
@@ -61,14 +59,14 @@ class Checkpoint:
 
     def build_process(self) -> RegressionLearner:
         """The same of a learner of numbers."""
-        from sureshot.meta.processes import make_process
+        from sureshot.meta.processes import process_from_config
 
         if not self.answers_with_numbers:
             raise ArtifactError(
                 f"{self.path} is a learner of classes ({self.learner.get('name')}), which knows no numbers: name one "
                 "that was trained on functions."
             )
-        return self._restored(lambda: make_process(**self.learner))
+        return self._restored(lambda: process_from_config(self.learner))
 
     def _restored(self, make: Callable[[], Module]) -> Module:
         try:

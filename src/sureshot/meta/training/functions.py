@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from sureshot.meta.functions import FunctionData
 from sureshot.meta.learners.functions import RegressionLearner
-from sureshot.meta.processes import make_process
+from sureshot.meta.processes import PROCESSES, make_process
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.function_config import FunctionTrainingConfig
 from sureshot.meta.training.task_training import TaskTraining, groups_by_rate
@@ -30,8 +31,10 @@ class FunctionScores:
 
 def build_process(config: FunctionTrainingConfig, data: FunctionData) -> RegressionLearner:
     """The learner that the settings describe, for such functions, with initial weights."""
-    options = {"seed": config.training.seed} | config.learner.options
-    return make_process(config.learner.name, data.train.input_width, data.train.target_width, **options)
+    name, options = config.learner.name, config.learner.options
+    if name in PROCESSES and "seed" in signature(PROCESSES[name]).parameters:
+        options = {"seed": config.training.seed} | options
+    return make_process(name, data.train.input_width, data.train.target_width, **options)
 
 
 class FunctionTraining(TaskTraining):
