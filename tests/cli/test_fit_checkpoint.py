@@ -1,4 +1,4 @@
-"""A meta-trained learner taught classes on the command line, and what is done with the model afterwards."""
+"""A meta-trained learner taught classes or numbers on the command line, and what is done with the model afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from sureshot.estimators.few_shot.classifier import FewShotClassifier
+from sureshot.estimators.few_shot.regressor import FewShotRegressor
 from sureshot.meta.learners import make_learner
+from sureshot.meta.processes import make_process
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
 
@@ -210,3 +212,137 @@ def test_images_where_none_are_wanted(
         assert result.exit_code == 1
         assert words in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A learner of numbers: a Gaussian process with a kernel that nothing was learnt for."""
+    path = tmp_path_factory.mktemp("run") / "best.safetensors"
+    learner = make_process("dkt_regression", 2, 1, hidden=(), kernel="rbf", lengthscale=1.0)
+    save_checkpoint(path, learner, {}, {"episodes": 0}, {})
+    return path
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``known.csv`` and ``more.csv``: names, two columns, numbers, and their signs as text."""
+    folder = tmp_path_factory.mktemp("plane")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (30, 2)), columns=["a", "b"]).assign(name=[f"r{k}" for k in range(30)])
+    frame["y"] = frame["a"] + np.sin(2 * frame["b"]) + rng.normal(0, 0.1, 30)
+    frame["sign"] = np.where(frame["y"] > 0, "plus", "minus")
+    frame[:15].to_csv(folder / "known.csv", index=False)
+    frame[15:].to_csv(folder / "more.csv", index=False)
+    return folder
+
+
+NUMBERS = ("-t", "y", "--id", "name", "--drop", "sign")
+
+
+def test_numbers(run: Run, plane: Path, process: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    arguments = ("--checkpoint", process, "--report", tmp_path / "report", "--json")
+    fitted = run("fit", plane / "known.csv", *NUMBERS, "-o", model, *arguments)
+    assert fitted.exit_code == 0, fitted.stderr
+    summary = json.loads(fitted.stdout)
+    assert (summary["task"], summary["settings"]["learner"]) == ("numbers", "dkt_regression")
+    assert summary["cross_validated"]["rmse"] < summary["cross_validated"]["baseline"]["rmse"]
+    assert "dkt_regression" in (tmp_path / "report" / "report.html").read_text()
+    assert "dkt_regression" in run("fit", plane / "known.csv", *NUMBERS, "-o", model, "--checkpoint", process).stdout
+
+    known, more = (pd.read_csv(plane / f"{name}.csv") for name in ("known", "more"))
+    X = more[["a", "b"]]
+    in_python = FewShotRegressor(process).fit(known[["a", "b"]], known["y"], row_id=known["name"])
+    assert summary["leave_one_out"]["log_density"] == pytest.approx(in_python.leave_one_out_score_)
+    command = ("predict", model, plane / "more.csv", *NUMBERS, "--outlier", "--coverage", "0.8", "--why", "1")
+    predicted = run(*command)
+    assert predicted.exit_code == 0, predicted.stderr
+    printed = pd.read_csv(io.StringIO(predicted.stdout))
+    ends = in_python.predict_interval(X, 0.8)
+    expected = [*in_python.predict(X, return_std=True), ends.lower, ends.upper, in_python.outlier_score(X)]
+    np.testing.assert_allclose(printed.iloc[:, 1:6], np.stack(expected, 1), rtol=1e-5, atol=1e-5)
+    assert printed["reason_1"].tolist() == in_python.influence(X, 1).drivers.row_ids[:, 0].tolist()
+    report = ("--report", tmp_path / "evaluated", "--json")
+    evaluated = json.loads(run("evaluate", model, plane / "more.csv", *NUMBERS, *report).stdout)
+    assert evaluated["log_density"] == pytest.approx(in_python.log_density(X, more["y"]).mean())
+    assert "dkt_regression" in (tmp_path / "evaluated" / "report.html").read_text()
+    chosen = pd.read_csv(io.StringIO(run("suggest", model, plane / "more.csv", *NUMBERS, "-n", "3").stdout))
+    assert chosen["name"].tolist() == more["name"].iloc[in_python.suggest(X, 3).rows].tolist()
+
+    updated = run("update", model, plane / "more.csv", *NUMBERS, "--in-place", "--json")
+    assert json.loads(updated.stdout)["rows"] == 30
+    run("update", model, "--forget-rows", "r0,r1", "--in-place")
+    both = pd.concat([known, more])[2:]
+    anew = FewShotRegressor(process).fit(both[["a", "b"]], both["y"])
+    np.testing.assert_allclose(FewShotRegressor.load(model).predict(X), anew.predict(X), rtol=1e-8, atol=1e-10)
+
+
+def test_whole_numbers_are_what_the_learner_answers_with(run: Run, plane: Path, process: Path, tmp_path: Path) -> None:
+    """Else twelve counts of three kinds would be classes."""
+    pd.DataFrame({"a": range(12), "b": range(12), "count": [1, 2, 3] * 4}).to_csv(tmp_path / "a.csv", index=False)
+    for stated in ((), ("--task", "numbers")):
+        command = ("fit", tmp_path / "a.csv", "-t", "count", "-o", tmp_path / "m", "--checkpoint", process, *stated)
+        fitted = run(*command, "--json")
+        assert json.loads(fitted.stdout)["task"] == "numbers", fitted.stderr
+        assert fitted.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("of", "arguments", "words"),
+    [
+        ("process", ("-t", "sign"), ("holds text, 'minus', 'plus'", "a learner of numbers (dkt_regression)")),
+        ("process", ("-t", "sign"), ("or name a learner of classes (--checkpoint)",)),
+        ("process", ("-t", "y", "--task", "classes"), ("(dkt_regression), and --task is classes",)),
+        ("process", ("-t", "y", "--drop", "a"), ("takes vectors of length 2", "rows of 1 features came")),
+        ("process", ("-t", "y", "--kernel", "rbf"), ("--kernel and --checkpoint exclude each other",)),
+        ("checkpoint", ("-t", "y"), ("numbers with fractions", "is a learner of classes (ove_mean_field_pl)")),
+        ("checkpoint", ("-t", "y"), ("or name a learner of numbers (--checkpoint)",)),
+        ("checkpoint", ("-t", "y", "--task", "numbers"), ("and --task is numbers: leave it out",)),
+    ],
+)
+def test_a_learner_of_the_other_kind(
+    run: Run,
+    plane: Path,
+    process: Path,
+    checkpoint: Path,
+    tmp_path: Path,
+    of: str,
+    arguments: tuple[str, ...],
+    words: tuple[str, ...],
+) -> None:
+    used, output = {"process": process, "checkpoint": checkpoint}[of], tmp_path / "model"
+    command = ("fit", plane / "known.csv", "--id", "name", "-o", output, "--checkpoint", used, *arguments)
+    result = run(*command, *(() if "sign" in arguments else ("--drop", "sign")))
+    assert result.exit_code == 1
+    assert all(word in result.stderr for word in words), result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not output.exists()
+
+
+def test_images_are_of_classes(run: Run, images: Path, process: Path, tmp_path: Path) -> None:
+    result = run("fit", images / "labelled", "--checkpoint", process, "-o", tmp_path / "model")
+    assert result.exit_code == 1
+    assert "is a learner of numbers (dkt_regression), which knows no classes" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "words"),
+    [
+        ("predict", ("--proba",), "--proba is for models of classes"),
+        ("update", ("-t", "y", "--in-place", "--retune"), "holds a FewShotRegressor: leave it out"),
+        ("update", ("-t", "y", "--in-place", "--retune-if-worse"), "holds a FewShotRegressor: leave it out"),
+        ("evaluate", ("-t", "sign"), "holds text, 'minus', 'plus', where numbers are learnt"),
+    ],
+)
+def test_what_a_model_of_numbers_cannot(
+    run: Run, plane: Path, process: Path, tmp_path: Path, command: str, options: tuple[str, ...], words: str
+) -> None:
+    model = tmp_path / "model"
+    run("fit", plane / "known.csv", *NUMBERS, "-o", model, "--checkpoint", process)
+    before = model.read_bytes()
+    result = run(command, model, plane / "more.csv", "--id", "name", *options)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert model.read_bytes() == before

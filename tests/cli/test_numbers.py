@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sureshot import GPRegressor
+from sureshot import GPRegressor, KernelSearchRegressor
 from tests.cli.conftest import Run
 
 QUICK = ("--kernel", "rbf", "--objective", "none")
@@ -122,6 +122,15 @@ def test_evaluate_beside_one_mean_for_all(houses: Path, tmp_path: Path, run: Run
     for part in ("Predicted against true", "Most surprising rows", "Are intervals right?", "one mean for all"):
         assert part in page
     assert "root mean squared error" in run(*command).stdout
+
+
+def test_a_kernel_search_is_reported_as_what_it_found(tmp_path: Path, run: Run) -> None:
+    x = np.arange(20.0)
+    KernelSearchRegressor(n_particles=4, random_state=0).fit(x[:, None], x + np.sin(x)).save(tmp_path / "m")
+    pd.DataFrame({"x": x + 0.5, "y": x}).to_csv(tmp_path / "new.csv", index=False)
+    result = run("evaluate", tmp_path / "m", tmp_path / "new.csv", "-t", "y", "--report", tmp_path / "r", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert "heaviest structure" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
 
 
 def test_fit_writes_a_report_of_rows_that_were_held_out(houses: Path, tmp_path: Path, run: Run) -> None:

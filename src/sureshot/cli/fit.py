@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
-from sureshot.cli.tasks import asked_task, task_of
+from sureshot.cli.tasks import asked_task, task_of, task_of_learner
 from sureshot.data.file_kinds import check_source
+from sureshot.data.root import DataError, WrongTask
 
 if TYPE_CHECKING:
     from sureshot.cli.reading import Reading
@@ -51,15 +52,24 @@ def fit(
         _check_names(asked)
         wanted = asked_task(asked)
         check_source(data)
+        learner = None
         if asked.checkpoint is not None:
             from sureshot.meta.training.checkpoint import load_checkpoint
 
-            load_checkpoint(asked.checkpoint)  # what is wrong with it comes before what it needs
+            learner = load_checkpoint(asked.checkpoint)  # what is wrong with it comes before what it needs
+            wanted = task_of_learner(learner, wanted)
         from sureshot.cli.model import taught_ids
         from sureshot.cli.reading import naming, remark, remark_on_columns, remark_on_task
 
         with console.progress(f"reading {data}", quiet):
-            table = read_labelled(data, target, asked.checkpoint, how, task=wanted)
+            try:
+                table = read_labelled(data, target, asked.checkpoint, how, task=wanted)
+            except WrongTask as error:
+                if learner is None:
+                    raise
+                other = "classes" if learner.answers_with_numbers else "numbers"
+                advice = f"correct the column, or name a learner of {other} (--checkpoint)"
+                raise WrongTask(f"{error.found}, and {learner.described}", advice) from None
         if wanted == "auto":
             remark_on_task(data, table)
         remark(data, table)
@@ -98,7 +108,6 @@ def read_labelled(
     task: str = "classes",
 ) -> DataTable:
     """Rows and targets of a file, or images and their folders' names, to learn; groups of rows with columns only."""
-    from sureshot.data import DataError
     from sureshot.data.checks import listed
     from sureshot.data.file_kinds import is_image_source
 
@@ -115,7 +124,6 @@ def read_labelled(
 
 
 def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
-    from sureshot.data import DataError
     from sureshot.data.image_tables import find_images, load_image_table
     from sureshot.meta.training.checkpoint import load_checkpoint
     from sureshot.networks.backbones import Backbone

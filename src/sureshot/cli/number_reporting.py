@@ -14,12 +14,15 @@ from sureshot.cli.console import command_line
 from sureshot.cli.numbers import judged, means_of, score_lines
 from sureshot.cli.reading import take
 from sureshot.cli.reporting import N_FOLDS, average_of, fitted_without, seen_as
+from sureshot.estimators.few_shot.regressor import FewShotRegressor
+from sureshot.estimators.gp.regressor import GPRegressor
+from sureshot.estimators.search.regressor import KernelSearchRegressor
 from sureshot.report import Picture, Report, Table, environment, write_report
 from sureshot.report.number_plots import MOST_POINTS, coverage_curve, predicted_against_true, residuals
 
 if TYPE_CHECKING:
     from sureshot.data import DataTable
-    from sureshot.estimators.gp.regressor import GPRegressor
+    from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 
 _log = logging.getLogger(__name__)
 
@@ -28,32 +31,49 @@ _MOST = 12  # rows and columns in a table
 _SCALES = {"none": "as it is", "log": "logarithms", "yeo_johnson": "powers (Yeo and Johnson)"}
 
 
-def facts(model: GPRegressor) -> dict[str, object]:
+def facts(model: IncrementalRegressor) -> dict[str, object]:
     """What the regressor became."""
-    members = model.members_
-    found: dict[str, object] = {"kernel": str(model.kernel_)}
-    if len(members) > 1:
-        found["average of"] = average_of((one.weight, f"{one.kernel}{seen_as(one)}") for one in members)
-    usual, degrees = model.usual_, model.noise_degrees_
-    known = math.isfinite(model.log_evidence_)
+    usual, known = model.usual_, math.isfinite(model.log_evidence_)
     return {
-        **found,
+        **_method(model),
         "target": f"{usual.mean[0, 0]:.5g} ± {usual.deviation[0, 0]:.3g}",
-        "scale of the target": _SCALES[model.target_transform_],
-        "noise": "normal" if math.isinf(degrees) else f"Student's with {degrees:g} degrees of freedom",
-        "deviation of the noise": f"{members[0].noise:.3g} of the target's, on its scale",
+        **(_noise(model) if isinstance(model, GPRegressor) else {}),
         "features": int(model.n_features_in_),
         **({"log evidence (nats)": round(model.log_evidence_, 3)} if known else {}),
     }
 
 
-def write_evaluation(model: GPRegressor, rows: pd.DataFrame, folder: Path, title: str) -> Path:
+def _method(model: IncrementalRegressor) -> dict[str, object]:
+    """What learns."""
+    if isinstance(model, FewShotRegressor):
+        return {"learner": model.learner_.config["name"]}
+    if isinstance(model, KernelSearchRegressor):
+        mass, structure = model.kernel_posterior_[0]
+        return {"particles": model.n_particles, "heaviest structure": f"{structure} ({mass:.2f})"}
+    assert isinstance(model, GPRegressor)
+    found: dict[str, object] = {"kernel": str(model.kernel_)}
+    if len(members := model.members_) > 1:
+        found["average of"] = average_of((one.weight, f"{one.kernel}{seen_as(one)}") for one in members)
+    return found
+
+
+def _noise(model: GPRegressor) -> dict[str, object]:
+    """How numbers are seen."""
+    degrees = model.noise_degrees_
+    return {
+        "scale of the target": _SCALES[model.target_transform_],
+        "noise": "normal" if math.isinf(degrees) else f"Student's with {degrees:g} degrees of freedom",
+        "deviation of the noise": f"{model.members_[0].noise:.3g} of the target's, on its scale",
+    }
+
+
+def write_evaluation(model: IncrementalRegressor, rows: pd.DataFrame, folder: Path, title: str) -> Path:
     """Report of a saved model on rows that were judged."""
     return write_report(folder, _report(model, rows, title, f"A saved model of numbers on {len(rows)} rows."))
 
 
 def cross_validated_report(
-    model: GPRegressor, table: DataTable, folder: Path, name: str
+    model: IncrementalRegressor, table: DataTable, folder: Path, name: str
 ) -> tuple[Path, dict[str, Any]]:
     """Report of a fit, on rows predicted by models that were fitted without them, and its scores if there are any.
 
@@ -78,7 +98,7 @@ def cross_validated_report(
     return write_report(folder, _report(model, rows, title, introduction)), means_of(rows)
 
 
-def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: str) -> Report:
+def _report(model: IncrementalRegressor, rows: pd.DataFrame, title: str, introduction: str) -> Report:
     scores = means_of(rows)
     columns = ("score", f"{len(rows)} rows", "one mean for all")
     return _report_of(
@@ -88,12 +108,12 @@ def _report(model: GPRegressor, rows: pd.DataFrame, title: str, introduction: st
         verdict=f"Predictions of {len(rows):,} rows are {scores['mae']:.3g} off on average, those of one mean for all "
         f"{scores['baseline']['mae']:.3g}. {scores['coverage_90']:.1%} of the numbers are inside intervals of 90 %.",
         summary=Table(columns, tuple(score_lines(scores))),
-        pictures=_pictures(rows, model.target_transform_ == "log"),
+        pictures=_pictures(rows, isinstance(model, GPRegressor) and model.target_transform_ == "log"),
         tables=(_surprising(rows), *_relevance(model)),
     )
 
 
-def _report_of(model: GPRegressor, **parts: Any) -> Report:
+def _report_of(model: IncrementalRegressor, **parts: Any) -> Report:
     return Report(**parts, model=facts(model), environment=environment(), command=command_line())
 
 
@@ -138,9 +158,9 @@ def _surprising(rows: pd.DataFrame) -> Table:
     )
 
 
-def _relevance(model: GPRegressor) -> tuple[Table, ...]:
+def _relevance(model: IncrementalRegressor) -> tuple[Table, ...]:
     """Columns by the factors that multiply them, where these are learnt."""
-    if not any(member.relevance for member in model.members_):
+    if not (isinstance(model, GPRegressor) and any(member.relevance for member in model.members_)):
         return ()
     found = model.feature_relevance_
     names = getattr(model, "feature_names_in_", range(len(found)))

@@ -13,12 +13,14 @@ import pandas as pd
 from sureshot.cli import console, options
 from sureshot.cli.reading import Beside, Reading, written_number
 from sureshot.cli.tasks import shared_settings
+from sureshot.estimators.few_shot.regressor import FewShotRegressor
 from sureshot.estimators.gp.regressor import GPRegressor
 from sureshot.metrics import ranked_probability_score
 
 if TYPE_CHECKING:
     from sureshot.data import DataTable
     from sureshot.estimators.numbers.answers import Forecast
+    from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 
 REASONS = ("number", "pull")  # what is told of each beside its name
 SUGGESTED = ("prediction", "deviation")
@@ -41,12 +43,14 @@ def reporting() -> ModuleType:
     return number_reporting
 
 
-def unfitted(asked: options.Classifier, how: Reading) -> GPRegressor:
+def unfitted(asked: options.Classifier, how: Reading) -> IncrementalRegressor:
     """The regressor that is asked for."""
+    if asked.checkpoint is not None:
+        return FewShotRegressor(asked.checkpoint, random_state=asked.seed)
     return GPRegressor(**shared_settings(asked, how))
 
 
-def learnt(model: GPRegressor) -> dict[str, Any]:
+def learnt(model: IncrementalRegressor) -> dict[str, Any]:
     """What a fit has found; left-out intervals are the model's own, as left-out rows have set how wide others are."""
     y, found = model.left_out_
     inside = (found.quantile(0.5 - COVERAGE / 2) <= y) & (y <= found.quantile(0.5 + COVERAGE / 2))
@@ -68,7 +72,7 @@ def print_fitted(summary: dict[str, Any], first: list[tuple[str, object]], last:
         _print_scores("cross-validated", summary["cross_validated"])
 
 
-def answerable(model: GPRegressor, asked: options.Answers, as_json: bool) -> options.Answers:
+def answerable(model: IncrementalRegressor, asked: options.Answers, as_json: bool) -> options.Answers:
     """What is asked of rows; `ValueError` for what the model cannot answer."""
     of_classes = {"proba": asked.proba, "top": asked.top, "reject": asked.reject, "set": asked.coverage}
     if given := [name for name, value in of_classes.items() if value]:
@@ -76,12 +80,12 @@ def answerable(model: GPRegressor, asked: options.Answers, as_json: bool) -> opt
     return asked
 
 
-def columns(model: GPRegressor, asked: options.Answers) -> list[str]:
+def columns(model: IncrementalRegressor, asked: options.Answers) -> list[str]:
     """Names of the columns of a row."""
     return ["prediction", "deviation", "lower", "upper", *(["outlier"] if asked.outlier else [])]
 
 
-def answers(model: GPRegressor, X: Any, asked: options.Answers) -> dict[str, Any]:
+def answers(model: IncrementalRegressor, X: Any, asked: options.Answers) -> dict[str, Any]:
     """The answers for all rows, by column."""
     found = model.forecast(X)
     ends = found.interval(COVERAGE if asked.interval is None else asked.interval)
@@ -90,7 +94,7 @@ def answers(model: GPRegressor, X: Any, asked: options.Answers) -> dict[str, Any
     return dict(zip(columns(model, asked), (part.tolist() for part in parts), strict=True))
 
 
-def reasons(model: GPRegressor, X: Any, n_rows: int) -> list[list[dict[str, Any]]]:
+def reasons(model: IncrementalRegressor, X: Any, n_rows: int) -> list[list[dict[str, Any]]]:
     """Of each answer the labelled rows without which it would be another: up or down, the strongest first."""
     found = model.influence(X, n_rows).drivers
     parts = zip(found.row_ids.tolist(), found.y.tolist(), found.pulls.tolist(), strict=True)
@@ -103,7 +107,7 @@ def cells(found: dict[str, Any], beside: Beside | None) -> list[Any]:
 
 
 def evaluated(
-    model: GPRegressor, path: Path, data: Path, table: DataTable, report: Path | None, quiet: bool
+    model: IncrementalRegressor, path: Path, data: Path, table: DataTable, report: Path | None, quiet: bool
 ) -> dict[str, Any]:
     """Scores of rows with numbers, and a report if one is wanted."""
     assert table.y is not None
@@ -158,7 +162,7 @@ def score_lines(scores: Mapping[str, Any]) -> list[tuple[str, float, float | Non
     return [(words, scores[name], scores["baseline"].get(name)) for name, words in _SCORES.items()]
 
 
-def suggested(model: GPRegressor, X: Any) -> list[list[Any]]:
+def suggested(model: IncrementalRegressor, X: Any) -> list[list[Any]]:
     """What `SUGGESTED` names of each row."""
     found = model.forecast(X)
     return [list(pair) for pair in zip(found.mean.tolist(), found.deviation.tolist(), strict=True)]

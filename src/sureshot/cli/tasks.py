@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sureshot.cli.options import Classifier
     from sureshot.cli.reading import Reading
     from sureshot.estimators.base import IncrementalEstimator
+    from sureshot.meta.training.checkpoint import Checkpoint
 
 
 def task_of(model: IncrementalEstimator | None = None, numbers: bool = False) -> ModuleType:
@@ -25,11 +26,19 @@ def task_of(model: IncrementalEstimator | None = None, numbers: bool = False) ->
 
 def asked_task(asked: Classifier) -> str:
     """The task that is stated, or that of settings which only one of them has (`ValueError`)."""
-    given = {name: getattr(asked, name) for name in ("checkpoint", "strategy", "likelihood", "inference")}
+    given = {name: getattr(asked, name) for name in ("strategy", "likelihood", "inference")}
     chosen = [name for name, value in given.items() if value not in (None, "auto")]
     if chosen and asked.task == "numbers":
         raise ValueError(f"--{chosen[0]} is for classes: leave it out, or --task numbers")
     return "classes" if chosen else asked.task
+
+
+def task_of_learner(learner: Checkpoint, stated: str) -> str:
+    """What a meta-trained learner answers with; `ValueError` where another task is stated."""
+    task = "numbers" if learner.answers_with_numbers else "classes"
+    if stated not in ("auto", task):
+        raise ValueError(f"{learner.described}, and --task is {stated}: leave it out, or name a learner of {stated}")
+    return task
 
 
 def shared_settings(asked: Classifier, how: Reading) -> dict[str, Any]:

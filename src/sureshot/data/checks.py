@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sureshot.data.root import DataError
+from sureshot.data.root import DataError, WrongTask
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,9 +107,9 @@ def check_class_labels(source: Path | str, labels: pd.Series, where: str, as_tex
             )
         if (values != np.round(values)).any():
             odd = values[values != np.round(values)][0]
-            raise DataError(
-                f"{source}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class: "
-                "name the column of classes, or group the numbers into classes first"
+            raise WrongTask(
+                f"{source}: {where} holds numbers with fractions (for instance {odd:g}), so it is not a class",
+                "name the column of classes, or group the numbers into classes first",
             )
         values = values.astype(np.int64) if np.abs(values).max() < 2**53 else values
     elif kinds.is_datetime64_any_dtype(labels.dtype) and (labels.dt.normalize() == labels).all():

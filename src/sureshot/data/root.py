@@ -27,6 +27,14 @@ class UnclearTask(DataError):
     """A column of targets that may hold classes or numbers: whoever asks must say which."""
 
 
+class WrongTask(DataError):
+    """Targets that are classes where numbers are learnt, or numbers where classes are."""
+
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(f"{found}: {advice}")
+        self.found = found
+
+
 def data_root(option: Root = None, looking_for: str | None = None, expected: str | None = None) -> Path:
     """The folder that holds the data files: the option, else what ``SURESHOT_DATA`` names.
 

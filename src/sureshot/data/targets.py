@@ -15,7 +15,7 @@ import pandas as pd
 from sureshot.data.cells import CellError, UnreadCell, as_numbers, gaps_of, holds_truths, is_numeric, is_object
 from sureshot.data.checks import check_class_labels, listed
 from sureshot.data.delimited import TextFormat
-from sureshot.data.root import DataError, UnclearTask
+from sureshot.data.root import DataError, UnclearTask, WrongTask
 from sureshot.data.written_numbers import WayOfWriting, are_codes, decimal_of
 
 Task = Literal["auto", "classes", "numbers"]
@@ -87,7 +87,7 @@ def task_of_numbers(
 
 def _check_numbers(source: Path, column: pd.Series, where: str, decimal: str) -> np.ndarray:
     if holds_truths(column):
-        raise DataError(f"{source}: {where} holds true and false, which are classes: state task='classes'")
+        raise WrongTask(f"{source}: {where} holds true and false, which are classes", "state task='classes'")
     gaps = np.flatnonzero(gaps_of(column))
     if len(gaps):
         raise DataError(
@@ -97,9 +97,10 @@ def _check_numbers(source: Path, column: pd.Series, where: str, decimal: str) ->
     try:
         return as_numbers(column, decimal)
     except UnreadCell as error:
-        raise DataError(
+        raise WrongTask(
             f"{source}: {where} holds text, {listed([repr(text[:40]) for text in error.texts])}, where numbers are "
-            "learnt: give a number in every row (of dates, days since a first one), or task='classes'"
+            "learnt",
+            "give a number in every row (of dates, days since a first one), or task='classes'",
         ) from None
     except CellError as error:
         raise DataError(f"{source}: {error}") from None

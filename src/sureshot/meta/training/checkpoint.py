@@ -45,6 +45,12 @@ class Checkpoint:
         """Whether it is a learner of numbers (`build_process`) rather than of classes (`build`)."""
         return "target_width" in self.learner
 
+    @property
+    def described(self) -> str:
+        """What it is, for messages."""
+        task = "numbers" if self.answers_with_numbers else "classes"
+        return f"{self.path} is a learner of {task} ({self.learner.get('name')})"
+
     def build(self) -> ClassLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
         from sureshot.meta.learners.registry import learner_from_config
@@ -52,8 +58,8 @@ class Checkpoint:
 
         if self.answers_with_numbers:
             raise ArtifactError(
-                f"{self.path} is a learner of numbers ({self.learner['name']}), which knows no classes: name one that "
-                "was trained on classes, or take it for FewShotRegressor; `sureshot meta-evaluate` scores either."
+                f"{self.described}, which knows no classes: name one that was trained on classes, or take it for "
+                "FewShotRegressor and `sureshot fit` with numbers; `sureshot meta-evaluate` scores either."
             )
         return self._restored(lambda: learner_from_config(self.learner, backbone_from_config(self.backbone)))
 
@@ -62,10 +68,7 @@ class Checkpoint:
         from sureshot.meta.processes import process_from_config
 
         if not self.answers_with_numbers:
-            raise ArtifactError(
-                f"{self.path} is a learner of classes ({self.learner.get('name')}), which knows no numbers: name one "
-                "that was trained on functions."
-            )
+            raise ArtifactError(f"{self.described}, which knows no numbers: name one that was trained on functions.")
         return self._restored(lambda: process_from_config(self.learner))
 
     def _restored(self, make: Callable[[], Module]) -> Module:
