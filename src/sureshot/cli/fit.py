@@ -72,6 +72,8 @@ def fit(
                 raise WrongTask(f"{error.found}, and {learner.described}", advice) from None
         if wanted == "auto":
             remark_on_task(data, table)
+        if learner is not None and table.numbers and "units" not in learner.artifact.header:
+            console.note("rows and numbers are taken in the units of the functions that the learner was trained on")
         remark(data, table)
         assert table.y is not None
         task = task_of(numbers=table.numbers)

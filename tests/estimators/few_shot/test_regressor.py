@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.base import clone
 
 from sureshot import FewShotRegressor, GPRegressor, load
+from sureshot.estimators.few_shot.number_fitted import FunctionInputs
 from sureshot.meta.learners.functions import Moments, RegressionLearner
 from sureshot.meta.processes import make_process
-from sureshot.meta.training.checkpoint import save_checkpoint
+from sureshot.meta.training import FunctionTrainingConfig, train
+from sureshot.meta.training.checkpoint import load_checkpoint, save_checkpoint
 from sureshot.networks.seeds import generator_for
 from sureshot.persistence import ArtifactError
 
@@ -106,6 +110,58 @@ def test_a_single_number_comes_back_in_one_dimension(tmp_path: Path) -> None:
     assert model.sample_y(QUERIES[:, :1], 3).shape == (5, 3)
     assert model.outlier_score([[30.0]])[0] > model.outlier_score(X[:, :1]).max()
     assert len(model.suggest(QUERIES[:, :1]).rows) == 5
+
+
+@pytest.fixture(scope="module")
+def of_shops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a table whose numbers are nowhere near 0 and 1."""
+    folder = tmp_path_factory.mktemp("shops")
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"shop": np.repeat(list("abcde"), 6), "day": rng.uniform(100, 900, 30)})
+    frame["sold"] = 5000 + 2 * frame["day"] + rng.normal(0, 10, 30)
+    frame.to_csv(folder / "shops.csv", index=False)
+    config = {
+        "data": {"name": "groups", "options": {"path": "shops.csv", "group": "shop", "target": "sold"}},
+        "learner": {"name": "dkt_regression", "options": {"hidden": []}},
+        "training": {"episodes": 2},
+        "validation": {"every": 0},
+    }
+    train(FunctionTrainingConfig.from_dict(config), folder / "run", data_root=folder)
+    return folder / "run"
+
+
+def test_a_learner_of_a_table_takes_and_answers_in_its_units(of_shops: Path, tmp_path: Path) -> None:
+    x, y, query = np.array([[150.0], [400.0], [800.0]]), np.array([5300.0, 5800.0, 6600.0]), np.array([[300.0]])
+    model = FewShotRegressor(of_shops).fit(x, y)
+    units = load_checkpoint(of_shops).artifact.header["units"]
+    (of_x, by_x), (of_y, by_y) = (np.array(units[part]).ravel() for part in ("inputs", "targets"))
+    standard = (x - of_x) / by_x, (y[:, None] - of_y) / by_y
+    mean, deviation = (part[0, 0].numpy() for part in told(model.learner_, *standard, (query - of_x) / by_x).overall())
+    found = model.predict(query, return_std=True)
+    np.testing.assert_allclose(found[0], of_y + by_y * mean, rtol=1e-9)
+    np.testing.assert_allclose(found[1], by_y * deviation, rtol=1e-9)
+    expected = norm(of_y + by_y * mean, by_y * deviation).logpdf(5500.0)
+    np.testing.assert_allclose(model.log_density(query, [5500.0]), expected, rtol=1e-9)
+    rest = told(model.learner_, standard[0][1:], standard[1][1:], standard[0][:1]).overall()[0][0, 0].numpy()
+    known, left_out = model.left_out_
+    np.testing.assert_allclose(left_out.mean[known[:, 0] == y[0], 0], of_y + by_y * rest, rtol=1e-9)
+    without = told(model.learner_, standard[0][1:], standard[1][1:], (query - of_x) / by_x).overall()[0][0, 0].numpy()
+    influence = model.influence(query, 3).drivers
+    pull = influence.pulls[influence.y == y[0]]
+    np.testing.assert_allclose(pull, by_y * (mean - without), rtol=1e-6)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(query), model.predict(query))
+    np.testing.assert_array_equal(
+        FewShotRegressor(of_shops).partial_fit(x[:2], y[:2]).partial_fit(x[2:], y[2:]).predict(query), found[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "units", [3, {}, {"inputs": [[0.0], [1.0]], "targets": [[0.0], [0.0]]}, {"inputs": [[0, 0]], "targets": "a"}]
+)
+def test_units_that_are_none(units: object) -> None:
+    with pytest.raises(ValueError, match="malformed units"):
+        FunctionInputs.of(make_process("cnp", 1, 1, width=4), units)
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {

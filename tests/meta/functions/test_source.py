@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -120,6 +121,23 @@ def test_groups_of_a_table(tmp_path: Path) -> None:
     every = data.train.rows(200, 20, generator(), beyond=False)
     assert data.train.input_width == 2
     assert int(every.counts.max()) in {9, 7, 5, 4, 2}
+
+
+def test_groups_say_by_what_they_are_standardised(tmp_path: Path) -> None:
+    """By the rows of the training groups, as the table has them."""
+    path = table(tmp_path, [2, 5, 9, 4, 7])
+    data = load_functions("groups", path=str(path), group="shop", target="sold")
+    frame, every = pd.read_csv(path), data.train.rows(200, 20, generator(), beyond=False)
+    assert data.units is not None
+    mean, deviation = np.array(data.units["targets"])
+    real = torch.arange(every.y.shape[1]) < every.counts
+    sold = np.unique((every.y[real].double().numpy() * deviation + mean).round(3))
+    assert set(sold) <= set(frame["sold"].round(3))
+    rows = frame[frame["sold"].round(3).isin(sold)]
+    np.testing.assert_allclose([mean[0], deviation[0]], [rows["sold"].mean(), rows["sold"].std()], rtol=1e-9)
+    inputs = rows.drop(columns=["shop", "sold"])
+    np.testing.assert_allclose(data.units["inputs"], [inputs.mean(), inputs.std()], rtol=1e-9)
+    assert load_functions("sinusoids").units is None
 
 
 def test_groups_that_are_none(tmp_path: Path) -> None:

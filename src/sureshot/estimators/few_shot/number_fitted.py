@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.threads import threads_for
+from sureshot.data.remembered import Remembered
 from sureshot.estimators.few_shot.predictors import whole_weights
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.numbers.mixture import NormalMixture
@@ -28,9 +30,26 @@ MOST_LEFT_OUT = 4000
 
 @dataclass(frozen=True)
 class FunctionInputs(Encoder):
-    """Rows as a learner of numbers takes them: as they are."""
+    """Rows as a learner of numbers takes them: as they are, or standardised as the table was that it was trained on."""
 
     learner: RegressionLearner  # in evaluation mode and double precision
+    inputs: np.ndarray  # (2, D), means and deviations
+    targets: np.ndarray  # (2, P)
+
+    @classmethod
+    def of(cls, learner: RegressionLearner, units: Any, reading: Remembered | None = None) -> FunctionInputs:
+        """With units as a file has them; ValueError for others than the learner's columns have."""
+        widths = {"inputs": learner.input_width, "targets": learner.target_width}
+        if units is None:
+            units = {part: [np.zeros(width), np.ones(width)] for part, width in widths.items()}
+        try:
+            found = {part: np.array(units[part], dtype=np.float64) for part in widths}
+        except (KeyError, TypeError, ValueError):
+            found = dict.fromkeys(widths, np.zeros(0))
+        for part, scale in found.items():
+            if scale.shape != (2, widths[part]) or not np.isfinite(scale).all() or not (scale[1] > 0).all():
+                raise ValueError(f"malformed units of {part}, which must be finite means and positive deviations")
+        return cls(learner, **found, reading=reading)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +64,8 @@ class FunctionInputs(Encoder):
         return True
 
     def embed(self, rows: Tensor) -> Tensor:
-        return rows
+        mean, deviation = rows.new_tensor(self.inputs)
+        return (rows - mean) / deviation
 
 
 @dataclass(frozen=True)
@@ -148,16 +168,17 @@ class FewShotNumbersFitted(NumberFitted):
 
 
 def condition_numbers(training: TrainingSet) -> FewShotNumbersFitted:
-    """Give a checkpoint's learner all labelled rows."""
+    """Give a checkpoint's learner all labelled rows, their numbers standardised as those that it was trained on."""
     reader, rows = training.reader, training.rows
     assert isinstance(reader, FunctionInputs)
-    zeros, ones = np.zeros(rows.y.shape[1]), np.ones(rows.y.shape[1])
+    (mean, deviation), ones = reader.targets, np.ones(rows.y.shape[1])
+    target = TargetScale("none", mean, deviation, ones, 0 * ones, ones)
     return FewShotNumbersFitted(
         columns=training.columns,
         reader=reader,
         rows=rows,
         log_evidence=math.nan,
-        predictor=ConditionedProcess.of(reader.learner, rows, reader.device),
-        target=TargetScale("none", zeros, ones, ones, zeros, ones),
+        predictor=ConditionedProcess.of(reader.learner, replace(rows, y=target(rows.y)), reader.device),
+        target=target,
         one_target=training.one_target,
     )

@@ -22,6 +22,8 @@ class StoredFewShotNumbers(Stored):
 
     learner: dict[str, Any]
     state: dict[str, Tensor]
+    inputs: np.ndarray
+    targets: np.ndarray
     reading: Remembered | None
     one_target: bool
     wider: float
@@ -42,6 +44,8 @@ def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
     return {
         "learner": dict(fitted.learner.config),
         "state": learnt_state(fitted.learner),
+        "inputs": fitted.reader.inputs,
+        "targets": fitted.reader.targets,
         "reading": fitted.reader.reading,
         **{name: getattr(fitted, name) for name in ("one_target", "wider", "calibrated")},
     }
@@ -49,7 +53,8 @@ def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
 
 def _fitted(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
-    reader = FunctionInputs(learner.to(device_for("auto")), reading=stored.reading)
+    units = {"inputs": stored.inputs, "targets": stored.targets}
+    reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
     training = TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None, one_target=stored.one_target)
     return replace(condition_numbers(training), wider=stored.wider, calibrated=stored.calibrated)
 

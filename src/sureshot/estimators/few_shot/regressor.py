@@ -49,9 +49,10 @@ class FewShotRegressor(IncrementalRegressor):
 
     Notes
     -----
-    X and y are in the units of the functions that the learner was trained on. Answers are what the learner says; sets
-    of rows are taken as they are, a row of weight 2 as two rows. Intervals are conformal, from rows left out one at a
-    time. Beyond the range of the training's inputs most learners know nothing.
+    X and y are in the units of the functions that the learner was trained on; of one that was trained on the groups of
+    a table, in those of the table. Answers are what the learner says; sets of rows are taken as they are, a row of
+    weight 2 as two rows. Intervals are conformal, from rows left out one at a time. Beyond the range of the training's
+    inputs most learners know nothing.
 
     Examples
     --------
@@ -82,8 +83,9 @@ class FewShotRegressor(IncrementalRegressor):
                 f"checkpoint must be the path of a learner of numbers that `sureshot meta-train` wrote; got "
                 f"{self.checkpoint!r}. Without one use GPRegressor."
             )
-        learner = load_checkpoint(self.checkpoint).build_process().double().requires_grad_(False)
-        return FunctionInputs(learner.to(device_for(self.device)))
+        found = load_checkpoint(self.checkpoint)
+        learner = found.build_process().double().requires_grad_(False)
+        return FunctionInputs.of(learner.to(device_for(self.device)), found.artifact.header.get("units"))
 
     def _learn(self, training: TrainingSet, known: FewShotNumbersFitted | None, seed: int) -> FewShotNumbersFitted:
         reader, wanted = training.reader, training.rows.y.shape[1]

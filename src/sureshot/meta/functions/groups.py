@@ -67,14 +67,16 @@ def groups(
     )
     parts = [np.isin(number, part) for part in np.split(shuffled(len(names), seed), ends)]
 
-    def standardised(values: object) -> Tensor:
+    def standardised(values: object) -> tuple[Tensor, list[list[float]]]:
         found = torch.tensor(np.asarray(values, dtype=np.float64)).reshape(len(number), -1)
         deviation, mean = torch.std_mean(found[torch.from_numpy(parts[0])], 0)
-        return ((found - mean) / torch.where(deviation > 0, deviation, 1.0)).float()
+        deviation = torch.where(deviation > 0, deviation, 1.0)
+        return ((found - mean) / deviation).float(), [mean.tolist(), deviation.tolist()]
 
-    x, y = standardised(table.X), standardised(table.y)
+    (x, of_inputs), (y, of_targets) = standardised(table.X), standardised(table.y)
     sources = [
         Groups(x[kept], y[kept], torch.from_numpy(np.unique(number[kept], return_inverse=True)[1])) for kept in parts
     ]
     train, val, test = sources
-    return FunctionData(train, val, test, f"{target} of each {group} in {place.name}, groups shared out by seed {seed}")
+    described = f"{target} of each {group} in {place.name}, groups shared out by seed {seed}"
+    return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,6 +75,8 @@ class FunctionData(NamedTuple):
     val: FunctionSource
     test: FunctionSource
     description: str  # one line for tables and reports
+    # Of a table: means and deviations, ``[[...], [...]]``, by which "inputs" and "targets" are standardised.
+    units: dict[str, Any] | None = None
 
 
 def with_context(tasks: Tasks, size: int) -> Tasks:

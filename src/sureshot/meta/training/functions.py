@@ -45,7 +45,8 @@ class FunctionTraining(TaskTraining):
     ) -> None:
         self.learner = learner.to(group.device)
         choosing = {"validation_rows": data.val.identity} if config.validation.every > 0 else {}
-        super().__init__(self.learner, config, {"rows": data.train.identity, **choosing})
+        units = {} if data.units is None else {"units": data.units}
+        super().__init__(self.learner, config, {"rows": data.train.identity, **choosing, **units})
         self._settings, self._source, self._device = config, data.train, group.device
         self._exam: Tasks | None = None
         if config.validation.every > 0 and group.writes:
