@@ -72,8 +72,6 @@ def fit(
                 raise WrongTask(f"{error.found}, and {learner.described}", advice) from None
         if wanted == "auto":
             remark_on_task(data, table)
-        if learner is not None and table.numbers and "units" not in learner.artifact.header:
-            console.note("rows and numbers are taken in the units of the functions that the learner was trained on")
         remark(data, table)
         assert table.y is not None
         task = task_of(numbers=table.numbers)
@@ -83,6 +81,8 @@ def fit(
             model.fit(table.X, table.y, row_id=taught_ids(model, table, how))
         seconds = time.perf_counter() - start
         remark_on_columns(data, model)
+        if learner is not None and table.numbers and "units" not in learner.artifact.header:
+            console.note("rows and numbers are taken in the units of the functions that the learner was trained on")
         model.save(output)
         summary: dict[str, Any] = {
             "model": str(output),
