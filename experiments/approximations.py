@@ -105,13 +105,13 @@ def cell_of(settings: ApproximationsConfig, problem: str, method: str, scales: s
     return MethodCell(problem, method, {"protocol": scales, "rows": n_rows}, what, further)
 
 
-def model_of(method: str, scales: str, lengthscale: float) -> GPRegressor:
-    """With variances of the kernel as many times that of the noise as is true; nearest neighbours learn theirs."""
-    kernel = NOISE**-2 * RBF(torch.tensor([lengthscale])) if scales == GIVEN else "rbf"
+def model_of(method: str, scales: str, lengthscale: float, unit: float = 1.0) -> GPRegressor:
+    """With the true kernel, whose variance counts in squared units, and noise; nearest neighbours learn theirs."""
+    is_given = scales == GIVEN
     return GPRegressor(
-        kernel,
-        objective=None if scales == GIVEN else "auto",
-        noise="gaussian",
+        unit**-2 * RBF(torch.tensor([lengthscale])) if is_given else "rbf",
+        objective=None if is_given else "auto",
+        noise=NOISE if is_given else "gaussian",
         target_transform="none",
         standardize=False,
         approximation=method,
@@ -129,7 +129,7 @@ def compute(cell: MethodCell) -> dict[str, Any]:
     """Seconds, memory and errors, or why there are none."""
     problem, n_rows = PROBLEMS[cell.data], int(cell.protocol["rows"])
     drawn = problem.drawn(n_rows)
-    model = model_of(cell.method, str(cell.protocol["protocol"]), problem.lengthscale)
+    model = model_of(cell.method, str(cell.protocol["protocol"]), problem.lengthscale, float(drawn.y.std()))
     with quiet(), one_thread(), threadpool_limits(1, user_api="openmp"):
         try:
             _, *fit = measured(lambda: model.fit(drawn.x, drawn.y))

@@ -45,9 +45,8 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
             "grid: even steps of which a tenth are gaps, length-scale 20 steps. 500 features or inducing inputs "
             "(nearest neighbours: 64), one thread, a process for each fit. Sizes go on while seconds of a fit and of "
             f"predictions, by the last two on log-log axes, stay below {settings.seconds:g} together. Predictions are "
-            f"means and deviations of about {2 * QUERIES} rows. Deviations are as large as left-out rows ask for, "
-            "those of the exact process, too. Nearest neighbours always learn their kernel. Where nothing is learnt "
-            "`ssgp` is `random_features`, `a_la_carte` is `fastfood`, and `svgp` is `vfe`."
+            f"means and deviations of about {2 * QUERIES} rows. Nearest neighbours always learn their kernel. Where "
+            "nothing is learnt `ssgp` is `random_features`, `a_la_carte` is `fastfood`, and `svgp` is `vfe`."
         ),
         tables=tuple(tables),
         config=settings,

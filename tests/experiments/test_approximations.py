@@ -96,7 +96,8 @@ def test_the_page_is_made_of_what_is_there() -> None:
     tables = {table.name: table.frame for table in outcome.tables}
     assert list(tables) == ["slopes", TABLE, f"{TABLE}-learnt", SERIES]
     for name in (TABLE, SERIES):
-        assert tables[name]["mean error"].iloc[0] < 1e-6  # of the exact process
+        assert (tables[name][["mean error", "deviation error"]].iloc[0] < 1e-6).all()  # of the exact process
+        assert tables[name]["deviation outside"].iloc[0] == pytest.approx(1)
         assert np.isnan(tables[name]["mean error"].iloc[1])
         assert (tables[name]["fit seconds"] > 0).all()
     assert "table-exact-given-rows240" in outcome.findings[0]

@@ -85,3 +85,8 @@ class Model:
 
 LEAST_SQUARES = Model(GaussianLabels.name, LeastSquares.name)
 """By which kernels are compared."""
+
+
+def least_squares(noise: float | None) -> Model:
+    """With a variance of the noise, if one is stated."""
+    return LEAST_SQUARES if noise is None else replace(LEAST_SQUARES, noise=noise)

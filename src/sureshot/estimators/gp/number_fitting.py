@@ -17,7 +17,7 @@ from sureshot.estimators.gp.by_name import learnt, with_parts
 from sureshot.estimators.gp.fitting import CHOSEN, MOST_OF_AN_INPUT, for_reader, has_local_members
 from sureshot.estimators.gp.local_fitting import local_plans
 from sureshot.estimators.gp.member_fitting import DEFAULT_INDUCING, basis_for, by_inducing_inputs
-from sureshot.estimators.gp.model import LEAST_SQUARES
+from sureshot.estimators.gp.model import least_squares
 from sureshot.estimators.gp.number_fitted import (
     GPNumbersFitted,
     NumberEnsemble,
@@ -252,8 +252,8 @@ def _plans(
             most = MOST_OF_AN_INPUT * (settings.n_inducing or DEFAULT_INDUCING)
             share = min(1.0, most / len(rows.y)) if beside_local else 1.0
             seen = sample_of(rows, share)
-            model = LEAST_SQUARES if settings.noise is None else replace(LEAST_SQUARES, noise=settings.noise)
-            chosen = choose_plans(settings, (model,), objective, seen, support_of, None, scaling, beside_local)
+            models = (least_squares(settings.noise),)
+            chosen = choose_plans(settings, models, objective, seen, support_of, None, scaling, beside_local)
             plans = [replace(plan, share=share) for plan, _ in chosen]
         if beside_local:
             plans += local_plans(settings, rows, support_of, objective, scaling, clock)

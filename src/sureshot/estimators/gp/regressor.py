@@ -77,12 +77,13 @@ class GPRegressor(IncrementalRegressor):
         Whether all numbers of a kernel that is given as an object are learnt, by `objective`, from where they are. Else
         only its overall scale is. See docs/regression.md.
     objective : {"auto", "leave_one_out", "evidence"} or None, default="auto"
-        What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing.
+        What scales and noise are chosen by: the log density of left-out rows ("auto"), the evidence, or nothing. A
+        given kernel then stays, in units of the variance of y, beside noise of variance 1 unless `noise` states it.
     noise : {"auto", "gaussian", "student_t"} or float, default="auto"
         Of numbers around the function. With Student's tails a few wild numbers drive nothing; "auto" takes them, and
         noise that depends on the row, where left-out numbers are more probable by them. A number is the deviation of
         normal noise in units of y, and stays: it goes with one target as it is, and all rows seen exactly, by features
-        or by inducing inputs.
+        or by inducing inputs; with objective=None by any approximation that sees them all.
     target_transform : {"auto", "none", "log", "yeo_johnson"}, default="auto"
         The scale on which numbers are learnt; "auto" takes logarithms or powers where left-out numbers are clearly more
         probable by them. Answers are always in units of y.
@@ -271,12 +272,13 @@ class GPRegressor(IncrementalRegressor):
             raise ValueError(
                 f"noise must be one of {NOISES}, or a positive number, its deviation in units of y; got {noise!r}."
             )
-        known = self.time is None and transform in ("auto", "none") and self.approximation in WITH_STATED_NOISE
+        stays = WITH_STATED_NOISE if self.objective is not None else set(APPROXIMATIONS) - {NEAREST_NEIGHBOURS}
+        known = self.time is None and transform in ("auto", "none") and self.approximation in stays
         if not known or learns:
             raise ValueError(
                 "a number as noise goes with time=None, learn_kernel=False, target_transform 'auto' or 'none', and "
-                f"approximation {', '.join(map(repr, WITH_STATED_NOISE))}; got {self.time!r}, {learns}, "
-                f"{transform!r}, {self.approximation!r}."
+                f"approximation {', '.join(map(repr, WITH_STATED_NOISE))}, or any that sees all rows with "
+                f"objective=None; got {self.time!r}, {learns}, {transform!r}, {self.approximation!r}."
             )
         return Wanted("none", "gaussian", float(noise))
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sureshot.estimators.gp.local_fitting import local_plans
-from sureshot.estimators.gp.model import LEAST_SQUARES
+from sureshot.estimators.gp.model import least_squares
 from sureshot.estimators.gp.options import LOCAL_KERNELS
 from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans
 from sureshot.estimators.gp.settings import Settings
@@ -62,7 +62,7 @@ def solved_plan(
         gain, model = plan.local.gain, replace(plan.model, noise=plan.local.gain * plan.model.noise)
         return replace(plan, kernel=scaled(plan.kernel, gain), model=model, local=None)
     settings, some = replace(settings, kernel=kernel), sample_of(rows, min(1.0, EXACT_LIMIT / len(rows.y)))
-    return choose_plans(settings, (LEAST_SQUARES,), objective, some, support_of, None, scaling)[0][0]
+    return choose_plans(settings, (least_squares(settings.noise),), objective, some, support_of, None, scaling)[0][0]
 
 
 def solved_member(
