@@ -1,8 +1,7 @@
 """Cells of few-shot learners: train one, evaluate its best checkpoint on test classes.
 
-A new setting of `TrainingConfig` makes results stale, whatever its default, and so does another value of a preset's
-switch; one that presets or examinations did not have then had its default. If only examinations changed, a cell is not
-trained again.
+Other settings make results stale, and so does another value of a preset's switch; what settings, presets or
+examinations did not have then had its default. If only examinations changed, a cell is not trained again.
 """
 
 from __future__ import annotations
@@ -102,11 +101,16 @@ def data_loader(root: Path | None) -> Load:
 
 
 def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
-    """Whether a record was made with these settings; one that examinations did not have then had its default."""
+    """Whether a record was made with these settings; one that it did not have then had its default."""
     if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.get("examinations", [None])):
         return False
     defaults = {item.name: item.default for item in fields(Examination) if item.default is not MISSING}
-    return found | {"examinations": [defaults | part for part in found["examinations"]]} == expected
+    try:
+        training = TrainingConfig.from_dict(found["training"]).as_dict()
+    except (KeyError, ValueError):
+        return False
+    examinations = [defaults | part for part in found["examinations"]]
+    return found | {"training": training, "examinations": examinations} == expected
 
 
 def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:

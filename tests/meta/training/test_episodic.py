@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -252,6 +253,18 @@ def test_parameters_are_in_two_groups(configure: Configure, data: FewShotData) -
     trained = sum(p.requires_grad for p in learner.parameters())
     assert len(network["params"]) + len(others["params"]) == trained
     assert others["params"]
+
+
+def test_rates_fall_at_milestones(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    """Twelve of them at once leave the second half of a run where the first ends."""
+    runs: dict[str, dict[str, Any]] = {"half": {"episodes": 12}, "stopped": {"milestones": [12] * 12}, "whole": {}}
+    ends = []
+    for name, training in runs.items():
+        last = train(configure(training=training), tmp_path / name, data=data).best.with_name("last.safetensors")
+        ends.append(torch.cat([p.detach().flatten() for p in load_checkpoint(last).build().parameters()]))
+    half, stopped, whole = ends
+    torch.testing.assert_close(stopped, half, rtol=0, atol=1e-9)
+    assert (whole - half).abs().max() > 1e-4
 
 
 def test_data_too_small_for_the_episodes(configure: Configure, data: FewShotData, tmp_path: Path) -> None:

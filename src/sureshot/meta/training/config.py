@@ -93,6 +93,7 @@ class OptimisationConfig:
     episodes_per_step: int = 1
     learning_rate: float = 1e-3  # of the backbone's parameters
     learning_rate_kernel: float = 1e-3  # of all others
+    milestones: tuple[int, ...] = ()  # in episodes; from each on, both rates are a tenth of what they were
     seed: int = 0  # fixes initial weights, episodes and the learner's own noise
     checkpoint_every: int = 1000  # in episodes
     log_every: int = 100  # in episodes

@@ -16,7 +16,7 @@ from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.presets import settings_of
 from sureshot.meta.training.checkpoint import KIND, parts_of
 from sureshot.meta.training.config import OptimisationConfig, RunConfig
-from sureshot.networks import Trainable, differing_settings
+from sureshot.networks import Trainable, differing_settings, milestones
 
 UNIT = "episodes"
 _MAY_DIFFER = {("training", "device"), ("training", "tensorboard"), ("training", "episodes")}
@@ -55,6 +55,11 @@ class TaskTraining(Trainable):
         self.config = config.as_dict()
         self.parts = {**parts_of(learner), **parts}
         self.units_per_step = config.training.episodes_per_step
+        self._milestones = config.training.milestones
+
+    def learning_rate_factor(self, units: int) -> float:
+        """A tenth from each milestone on."""
+        return milestones(units, self._milestones)
 
     def carried(self) -> dict[str, Tensor]:
         """What the learner carries from task to task."""
