@@ -6,21 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from sureshot.computing.threads import threads_for
-from sureshot.estimators.gp.number_member import NumberMember, NumberMoments
+from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.gp.number_member import NumberMember, NumberMoments, seen_by
 from sureshot.estimators.gp.plan import relevance_of
 from sureshot.estimators.gp.row_noise import RowNoise, Widths
+from sureshot.estimators.gp.solved_member import evidence_of
 from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
 from sureshot.estimators.numbers.prediction import Prediction
-from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import LabelledRows, places_among, sample_of
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.kernels import Expression
 
 MOST_JUDGES = 4000
@@ -79,13 +80,8 @@ def left_out_moments(
     members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale, place: Tensor
 ) -> list[NumberMoments]:
     """What each member says of rows at places (K,), each without itself."""
-    found = []
-    for member in members:
-        plan = member.plan
-        support = NumberSupport.scaled(sample_of(rows, plan.share), target, plan.scaling, plan.device)
-        with threads_for(len(rows.y)):
-            found.append(member.left_out(support, rows, place))
-    return found
+    with threads_for(len(rows.y)):
+        return [member.left_out(seen_by(member.plan, rows, target), rows, place) for member in members]
 
 
 def told_without(
@@ -105,6 +101,27 @@ class GPNumbersFitted(NumberFitted):
     predictor: NumberEnsemble
     trusted: np.ndarray | None = field(default=None, kw_only=True)  # (N,), shares of rows' weights; None: all of them
     squared_errors: np.ndarray | None = field(default=None, kw_only=True)  # (N, P), see `RowNoise`; None: one width
+
+    @classmethod
+    def of(
+        cls, training: TrainingSet, members: Sequence[NumberMember], target: TargetScale, **others: Any
+    ) -> GPNumbersFitted:
+        """Of the rows of a training set."""
+        return cls(
+            columns=training.columns,
+            reader=training.reader,
+            rows=training.rows,
+            log_evidence=evidence_of(members),
+            predictor=NumberEnsemble(tuple(members)),
+            target=target,
+            one_target=training.one_target,
+            **others,
+        )
+
+    def with_members(self, members: Sequence[NumberMember], **others: Any) -> GPNumbersFitted:
+        """By other members, of other rows or other shares of their weights."""
+        predictor = replace(self.predictor, members=tuple(members))
+        return replace(self, predictor=predictor, log_evidence=evidence_of(members), **others)
 
     @property
     def members(self) -> tuple[NumberMember, ...]:
@@ -176,6 +193,15 @@ class GPNumbersFitted(NumberFitted):
         mean, variance, _ = self.without
         return errors_of(self.predictor.weight, mean, variance, self.target(self.rows.y[judges(self.rows).numpy()]))
 
+    @cached_property
+    def every_error(self) -> np.ndarray:
+        """The same of all rows (N, P)."""
+        n_rows = len(self.rows.y)
+        if n_rows <= MOST_JUDGES:
+            return self.errors_without
+        mean, variance, _ = told_without(self.members, self.weighted, self.target, torch.arange(n_rows))
+        return errors_of(self.predictor.weight, mean, variance, self.target(self.rows.y))
+
     def errors(self, rows: LabelledRows) -> np.ndarray:
         """How far off the numbers of other rows are, (n, P), in deviations."""
         with torch.no_grad():
@@ -184,11 +210,8 @@ class GPNumbersFitted(NumberFitted):
         return errors_of(self.predictor.weight, mean, variance, self.target(rows.y)) / widths
 
     def pulling(self) -> Pulling:
-        rows, prepared = self.weighted, []
-        for member in self.members:
-            plan = member.plan
-            seen = NumberSupport.scaled(sample_of(rows, plan.share), self.target, plan.scaling, plan.device)
-            prepared.append((member, seen))
+        rows = self.weighted
+        prepared = [(member, seen_by(member.plan, rows, self.target)) for member in self.members]
 
         def pulls(queries: Tensor, place: Tensor, share: Tensor) -> Tensor:
             found = [one.plan.weight * one.pulls(seen, rows, queries, place, share).cpu() for one, seen in prepared]
@@ -238,15 +261,6 @@ def errors_of(weight: np.ndarray, mean: np.ndarray, variance: np.ndarray, number
     spread = (variance @ weight)[:, None] + np.einsum("m,nmp->np", weight, (mean - centre[:, None]) ** 2)
     errors: np.ndarray = (numbers - centre) / np.sqrt(spread)
     return errors
-
-
-def carried(known: LabelledRows, rows: LabelledRows, places: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Which of known rows are still there, and at what places; by what is in them where `places` are not known."""
-    if places is not None:
-        return np.arange(len(known.y)), places[: len(known.y)]
-    at = places_among(*(np.column_stack([one.x, one.y]) for one in (rows, known)))
-    stayed = np.flatnonzero(at >= 0)
-    return stayed, at[stayed]
 
 
 def trusting(rows: LabelledRows, trusted: np.ndarray | None) -> LabelledRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,35 +18,25 @@ from sureshot.estimators.gp.fitting import CHOSEN, MOST_OF_AN_INPUT, for_reader,
 from sureshot.estimators.gp.local_fitting import local_plans
 from sureshot.estimators.gp.member_fitting import DEFAULT_INDUCING, basis_for, by_inducing_inputs
 from sureshot.estimators.gp.model import least_squares
-from sureshot.estimators.gp.number_fitted import (
-    GPNumbersFitted,
-    NumberEnsemble,
-    carried,
-    errors_of,
-    judges,
-    left_out_moments,
-    told_without,
-    trusting,
-)
-from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, sees_all
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted, judges, left_out_moments, trusting
+from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, seen_by, sees_all
 from sureshot.estimators.gp.number_noise import noisy, with_noise, with_noise_of_rows
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
-from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans, columns_scaling
+from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
 from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.solved_fitting import is_solved, solved_member, solved_plan
-from sureshot.estimators.gp.solved_member import evidence_of
 from sureshot.estimators.gp.tuning.given_kernel import learnt_kernel
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
 from sureshot.estimators.numbers.number_fitted import optimism
-from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.support import NumberSupport, supports
 from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, scale_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, sample_of
+from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, places_among, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.rows.support import Support, is_compared_whole
+from sureshot.estimators.rows.support import is_compared_whole
 from sureshot.kernels.dense import own_kernel
 from sureshot.progress import stage, tracked
 from sureshot.warned import warn
@@ -102,7 +92,9 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
     for place, target in enumerate(scales):
         with stage(place / parts, (place + 1) / parts):
             plans = _plans(settings, training, rows, scaling, target, found[0] if found else None)
-            found.append(_fitted(settings, training, plans, target))
+            nothing = GPNumbersFitted.of(training, (), target, chosen_by=len(rows.y))
+            with stage(CHOSEN, 1.0):
+                found.append(_weighed(settings, nothing, tracked(plans, "fitting", len(plans)), None, True))
     fitted = found[0] if len(found) < 2 or _is_as_good(found[0], found[1]) else found[1]
     noise = "gaussian" if len(rows.y) < FEWEST_FOR_TAILS else wanted.noise
     with stage(1 - 1 / parts, 1.0):
@@ -113,28 +105,20 @@ def fit_numbers(settings: Settings, training: TrainingSet, wanted: Wanted) -> GP
             if robust is not None:
                 fitted = robust if noise == "student_t" else safest([fitted, robust])
         if settings.approximation in BY_NAME:
-            fitted = _learnt(settings, training, fitted)
+            fitted = _learnt(settings, fitted)
         degrees = fitted.degrees
         fitted = _with_row_noise(settings, scaling, fitted) if noise == "auto" else fitted
         return replace(fitted, farther=_farther(settings, fitted, degrees))
 
 
-def _learnt(settings: Settings, training: TrainingSet, found: GPNumbersFitted) -> GPNumbersFitted:
+def _learnt(settings: Settings, found: GPNumbersFitted) -> GPNumbersFitted:
     """With what evidence learns, once everything else is chosen."""
-    (member,), rows, target = found.members, found.weighted, found.target
-    support = NumberSupport.scaled(rows, target, member.plan.scaling, member.plan.device)
-    plan = learnt(settings, member.plan, support)
+    (member,) = found.members
+    plan = learnt(settings, member.plan, seen_by(member.plan, found.weighted, found.target))
     if plan is member.plan:
         return found
-    members, trusted = (
-        _weighed(settings, [_member(settings, plan, rows, target, False)], rows, target, False),
-        found.trusted,
-    )
-    if trusted is not None:
-        trusted = trust(_errors(members, rows, target), found.degrees).mean(axis=1)
-        plans, rows = [member.plan for member in members], trusting(training.rows, trusted)
-        members = [_member(settings, plan, rows, target, False) for plan in plans]
-    return _found(training, members, target, found.degrees, trusted, found.chosen_by)
+    found = _weighed(settings, found, [plan], found.trusted, False)
+    return found if found.trusted is None else _trusted_anew(settings, found)
 
 
 def _farther(settings: Settings, fitted: GPNumbersFitted, degrees: float) -> float:
@@ -146,24 +130,19 @@ def _farther(settings: Settings, fitted: GPNumbersFitted, degrees: float) -> flo
     if fitted.trusted is None:
         return 1.0
     part = (1000 * fitted.rows.lots).astype(np.int64) % PARTS
-    errors, noise = _errors(fitted.members, fitted.weighted, fitted.target), fitted.predictor.row_noise
+    errors, noise = fitted.every_error, fitted.predictor.row_noise
     if noise is not None:
-        errors /= noise.factors_without(fitted.rows, np.arange(len(errors)))
+        errors = errors / noise.factors_without(fitted.rows, np.arange(len(errors)))
     left_out, kept_apart = [], []
     for k in range(min(MOST_PARTS, math.ceil(PARTS * ENOUGH_APART / len(part)))):
         apart = part == k
         if not 0 < apart.sum() < len(apart):
             continue
-        rest, trusted = part_of(fitted.rows, ~apart), fitted.trusted[~apart]
-        for is_last in (False, True):
-            rows = trusting(rest, trusted)
-            members = [_member(settings, member.plan, rows, fitted.target, False) for member in fitted.members]
-            if not is_last:
-                without = _errors(members, rows, fitted.target)
-                trusted = trust(without, degrees).mean(axis=1)
-        told = replace(fitted, rows=rest, predictor=NumberEnsemble(tuple(members)))
+        rest = _remade(settings, fitted, part_of(fitted.rows, ~apart), fitted.trusted[~apart])
+        rest = replace(rest, degrees=degrees)
+        told = _trusted_anew(settings, rest)
         if fitted.widths is not None:
-            told = told.with_widths(fitted.widths, without**2)
+            told = told.with_widths(fitted.widths, rest.every_error**2)
         kept_apart.append(told.errors(part_of(fitted.rows, apart)))
         left_out.append(errors[apart])
     if not left_out:
@@ -195,7 +174,6 @@ def _with_tails(
 
     Rows are trusted as far as their left-out numbers are near, unless they are too many to leave out each.
     """
-    target = normal.target
     degrees, scale = degrees_of(normal.errors_without.ravel())
     if math.isinf(degrees):
         if not asked:
@@ -203,18 +181,12 @@ def _with_tails(
         degrees = DEGREES[-1]
     if len(normal.rows.y) > MOST_TRUSTED:
         return normal.with_degrees(degrees)
-    errors = _errors(normal.members, normal.rows, target)
-    trusted = trust(errors / scale, degrees).mean(axis=1)
-    plans = _plans(settings, training, trusting(training.rows, trusted), scaling, target, normal)
-    for is_new in (True, False):
-        rows = trusting(training.rows, trusted)
-        members = [_member(settings, plan, rows, target, is_new) for plan in plans]
-        members = _weighed(settings, members, rows, target, any(plan.local is not None for plan in plans))
-        plans = [member.plan for member in members]
-        trusted = trust(_errors(members, rows, target), degrees).mean(axis=1)
-    rows = trusting(training.rows, trusted)
-    members = [_member(settings, plan, rows, target, False) for plan in plans]
-    return _found(training, members, target, degrees, trusted, normal.chosen_by)
+    trusted = trust(normal.every_error / scale, degrees).mean(axis=1)
+    plans = _plans(settings, training, trusting(training.rows, trusted), scaling, normal.target, normal)
+    found = _weighed(settings, replace(normal, degrees=degrees), plans, trusted, True)
+    trusted = trust(found.every_error, degrees).mean(axis=1)
+    found = _weighed(settings, found, [member.plan for member in found.members], trusted, False)
+    return _trusted_anew(settings, found)
 
 
 def _with_row_noise(settings: Settings, scaling: Scaling, fitted: GPNumbersFitted) -> GPNumbersFitted:
@@ -242,7 +214,8 @@ def _plans(
     None that sees all rows, if none had any weight `before`, on another scale or with other weights.
     """
     without = before is not None and all(isinstance(member, LocalNumberMember) for member in before.members)
-    clock, objective, support_of = training.reader.clock, _objective(settings), _support_of(target)
+    clock, support_of = training.reader.clock, supports(target)
+    objective = LogDensity("plug_in", by_evidence=settings.objective == "evidence", noise=settings.noise)
     plans: list[Plan] = []
     with stage(0.0, CHOSEN):
         if is_solved(settings.approximation):
@@ -260,27 +233,6 @@ def _plans(
     return plans
 
 
-def _objective(settings: Settings) -> LogDensity:
-    return LogDensity("plug_in", by_evidence=settings.objective == "evidence", noise=settings.noise)
-
-
-def _support_of(target: TargetScale) -> SupportOf:
-    def support_of(some: LabelledRows, columns: Scaling, device: torch.device) -> Support:
-        return NumberSupport.scaled(some, target, columns, device)
-
-    return support_of
-
-
-def _fitted(settings: Settings, training: TrainingSet, plans: Sequence[Plan], target: TargetScale) -> GPNumbersFitted:
-    """The posteriors for new plans, with normal noise."""
-    with stage(CHOSEN, 1.0):
-        members = [
-            _member(settings, plan, training.rows, target, True) for plan in tracked(plans, "fitting", len(plans))
-        ]
-        members = _weighed(settings, members, training.rows, target, any(plan.local is not None for plan in plans))
-    return _found(training, members, target, math.inf, None, len(training.rows.y))
-
-
 def update_numbers(
     settings: Settings, training: TrainingSet, known: GPNumbersFitted, wanted: Wanted
 ) -> GPNumbersFitted:
@@ -288,13 +240,15 @@ def update_numbers(
 
     Rows that came are trusted as far as what was known of them before is near; rows that stay, as before.
     """
-    rows, places = training.rows, training.places
+    rows = training.rows
     if not np.isfinite(known.target(rows.y)).all():
         logger.warning("a number is not positive, and logarithms were learnt: all settings were chosen anew")
         return fit_numbers(settings, training, wanted)
     trusted, squared = known.trusted, known.squared_errors
     if trusted is not None or squared is not None:
-        stayed, at = carried(known.rows, rows, places)
+        at = places_among(*(np.column_stack([one.x, one.y]) for one in (rows, known.rows)))
+        stayed = at >= 0
+        at = at[stayed]
         if squared is not None:
             old, squared = squared, np.full(rows.y.shape, np.nan)
             squared[at] = old[stayed]
@@ -304,48 +258,22 @@ def update_numbers(
             trusted[at] = old[stayed]
             if len(came):
                 trusted[came] = trust(known.errors(part_of(rows, came)), known.degrees).mean(axis=1)
-    weighted = trusting(rows, trusted)
-    members = [_updated(settings, member, weighted, places, known.target) for member in known.members]
-    found = _found(training, members, known.target, known.degrees, trusted, known.chosen_by)
-    found = replace(found, farther=known.farther)
+    found = replace(_remade(settings, known, rows, trusted), reader=training.reader)
     return found if squared is None or known.widths is None else found.with_widths(known.widths, squared)
 
 
-def _updated(
-    settings: Settings, member: NumberMember, rows: LabelledRows, places: np.ndarray | None, target: TargetScale
-) -> NumberMember:
-    if isinstance(member, LocalNumberMember):
-        support = NumberSupport.scaled(rows, target, member.plan.scaling, member.plan.device)
-        return member.with_rows(support, rows, places)
-    return _member(settings, member.plan, rows, target, False, member)
-
-
-def _errors(members: Sequence[NumberMember], rows: LabelledRows, target: TargetScale) -> np.ndarray:
-    """How far off all left-out numbers are, (N, P), in deviations of the members' average."""
-    mean, variance, _ = told_without(members, rows, target, torch.arange(len(rows.y)))
-    return errors_of(np.array([member.plan.weight for member in members]), mean, variance, target(rows.y))
-
-
-def _found(
-    training: TrainingSet,
-    members: Sequence[NumberMember],
-    target: TargetScale,
-    degrees: float,
-    trusted: np.ndarray | None,
-    chosen_by: int,
+def _remade(
+    settings: Settings, found: GPNumbersFitted, rows: LabelledRows, trusted: np.ndarray | None
 ) -> GPNumbersFitted:
-    return GPNumbersFitted(
-        columns=training.columns,
-        reader=training.reader,
-        rows=training.rows,
-        log_evidence=evidence_of(members),
-        predictor=NumberEnsemble(tuple(members)),
-        target=target,
-        one_target=training.one_target,
-        chosen_by=chosen_by,
-        degrees=degrees,
-        trusted=trusted,
-    )
+    """By the same plans, of other rows or other shares of their weights."""
+    weighted = trusting(rows, trusted)
+    members = [_member(settings, member.plan, weighted, found.target, False, member) for member in found.members]
+    return found.with_members(members, rows=rows, trusted=trusted)
+
+
+def _trusted_anew(settings: Settings, found: GPNumbersFitted) -> GPNumbersFitted:
+    """Each row as far as its number is near, left out."""
+    return _remade(settings, found, found.rows, trust(found.every_error, found.degrees).mean(axis=1))
 
 
 def _member(
@@ -357,14 +285,13 @@ def _member(
     known: NumberMember | None = None,  # by the same plan, of like rows
 ) -> NumberMember:
     """By a plan, whose noise is found anew where it was chosen by fewer rows or more features, if it `is_new`."""
-    seen = sample_of(rows, plan.share)
-    support = NumberSupport.scaled(seen, target, plan.scaling, plan.device)
+    support = seen_by(plan, rows, target)
     if plan.local is not None:
         return LocalNumberMember.of(plan, support, rows)
     if is_solved(settings.approximation):
-        with threads_for(len(seen.y)):
+        with threads_for(len(support.y)):
             return solved_member(settings, plan, support, rows, known)
-    with threads_for(len(seen.y)), torch.no_grad():
+    with threads_for(len(support.y)), torch.no_grad():
         if is_new and settings.approximation in BY_NAME:
             plan = with_parts(settings, plan, support)
         if is_new and support.n_able == 0:  # nothing says how far off numbers are
@@ -378,12 +305,15 @@ def _member(
 
 
 def _weighed(
-    settings: Settings, members: list[NumberMember], rows: LabelledRows, target: TargetScale, choose: bool
-) -> list[NumberMember]:
-    """As sure, and if they are to `choose` with the weights, as left-out rows like best, the heaviest first.
+    settings: Settings, known: GPNumbersFitted, plans: Iterable[Plan], trusted: np.ndarray | None, is_new: bool
+) -> GPNumbersFitted:
+    """By plans, as sure as left-out rows like best, the heaviest first.
 
-    Other weights were chosen by rows that settings had not seen, and stay. Without an objective deviations stay, too.
+    So are the weights, if some members see nearest rows. Others were chosen by rows that settings had not seen, and
+    stay. Without an objective deviations stay, too.
     """
+    rows, target = trusting(known.rows, trusted), known.target
+    members = [_member(settings, plan, rows, target, is_new) for plan in plans]
     place = judges(rows)
     numbers = torch.from_numpy(target(rows.y[place.numpy()]).T.copy())
     usable = torch.from_numpy(rows.evidence)[place] if len(rows.y) > 1 else torch.zeros(len(place), dtype=torch.float64)
@@ -397,9 +327,10 @@ def _weighed(
         found.append(replace(member, plan=replace(member.plan, temperature=temperature)))
         logs.append(pointwise)
     weight = torch.tensor([member.plan.weight for member in members], dtype=torch.float64)
-    if choose and len(found) > 1 and float(usable.sum()) > 0:
+    some_local = any(member.plan.local is not None for member in members)
+    if some_local and len(found) > 1 and float(usable.sum()) > 0:
         weight = stacking_weights(torch.stack(logs), usable, len(found))
     weight = torch.where(weight > min(LEAST_WEIGHT, float(weight.max()) / 2), weight, torch.zeros_like(weight))
     weight /= weight.sum()
     order = [k for k in weight.argsort(descending=True, stable=True).tolist() if weight[k] > 0]
-    return [found[k].weighing(float(weight[k])) for k in order]
+    return known.with_members([found[k].weighing(float(weight[k])) for k in order], trusted=trusted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,13 @@ from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.backbone import NetworkEncoder, StoredNetwork
 from sureshot.estimators.gp.member_fitting import has_finite_rank
-from sureshot.estimators.gp.number_fitted import GPNumbersFitted, NumberEnsemble, trusting
-from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted, trusting
+from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, seen_by
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.row_noise import Widths
-from sureshot.estimators.gp.solved_member import Solved, SolvedNumberMember, evidence_of
+from sureshot.estimators.gp.solved_member import Solved, SolvedNumberMember
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
-from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.rows.labelled_rows import sample_of
 from sureshot.estimators.stored import Format, Stored
 
 
@@ -119,8 +117,8 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         training = TrainingSet(network.encoder, stored.columns, np.empty(0), stored.rows, None)
     members: list[NumberMember] = []
     for part in stored.members:
-        plan, seen = part.plan, sample_of(rows, part.plan.share)
-        support = NumberSupport.scaled(seen, stored.target, plan.scaling, plan.device)
+        plan = part.plan
+        support = seen_by(plan, rows, stored.target)
         if plan.local is not None:
             members.append(LocalNumberMember.of(plan, support, rows))
             continue
@@ -135,14 +133,10 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         else:
             basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
         members.append(GlobalNumberMember.of(plan, support, basis))
-    found = GPNumbersFitted(
-        columns=training.columns,
-        reader=training.reader,
-        rows=training.rows,
-        log_evidence=evidence_of(members),
-        predictor=NumberEnsemble(tuple(members)),
-        target=stored.target,
-        one_target=stored.one_target,
+    found = GPNumbersFitted.of(
+        replace(training, one_target=stored.one_target),
+        members,
+        stored.target,
         chosen_by=stored.chosen_by,
         wider=stored.wider,
         degrees=math.inf if stored.degrees is None else stored.degrees,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +20,8 @@ from sureshot.estimators.gp.process import GaussianProcess
 from sureshot.estimators.gp.tuning.log_density import scored_numbers
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
 from sureshot.estimators.numbers.support import NumberSupport
-from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.numbers.target_scale import TargetScale
+from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.gaussian.posterior import leave_one_out
 from sureshot.gaussian.recomputed import SiteWeightPosterior
 from sureshot.inference.by_evidence import Regression, feature_prior, log_evidence_of
@@ -190,6 +190,11 @@ class GlobalNumberMember(NumberMember):
         return self.plan.temperature**2 * self.process.covariance(queries)
 
 
+def seen_by(plan: Plan, rows: LabelledRows, target: TargetScale) -> NumberSupport:
+    """What a member by this plan sees of rows."""
+    return NumberSupport.scaled(sample_of(rows, plan.share), target, plan.scaling, plan.device)
+
+
 def sees_all(basis: Finite, support: NumberSupport) -> bool:
     """Whether the inducing inputs are the rows, so that nothing is approximated."""
     return isinstance(basis, Inducing) and basis.inputs is support.x
@@ -213,12 +218,8 @@ class LocalNumberMember(NumberMember):
     @classmethod
     def of(cls, plan: Plan, support: NumberSupport, rows: LabelledRows) -> LocalNumberMember:
         """Of labelled rows."""
-        return cls(plan, LocalProcess.of(plan, rows, _link(support)), support.targets[1].cpu())
-
-    def with_rows(self, support: NumberSupport, rows: LabelledRows, places: np.ndarray | None) -> LocalNumberMember:
-        """Of these rows, see `LocalProcess.with_rows`."""
-        process = self.process.with_rows(rows, places, _link(support))
-        return LocalNumberMember(self.plan, process, support.targets[1].cpu())
+        mean = support.targets[1].cpu()
+        return cls(plan, LocalProcess.of(plan, rows, NumberLink(support.residuals.cpu())), mean)
 
     def latents(self, queries: Tensor) -> NumberMoments:
         return self._scaled(*self.process.moments(queries))
@@ -240,8 +241,3 @@ class LocalNumberMember(NumberMember):
         assert self.plan.local is not None
         gain = self.plan.local.gain
         return NumberMoments(mean + self.mean.to(mean), gain * variance, mean.new_tensor(gain * self.plan.model.noise))
-
-
-def _link(support: NumberSupport) -> NumberLink:
-    numbers, mean = (part.cpu() for part in support.targets)
-    return NumberLink((numbers - mean[:, None]).mT.contiguous())

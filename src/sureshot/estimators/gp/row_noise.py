@@ -16,16 +16,15 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from sureshot.estimators.gp.local_fitting import local_plans
-from sureshot.estimators.gp.number_member import LocalNumberMember
+from sureshot.estimators.gp.number_member import LocalNumberMember, seen_by
 from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.log_density import LogDensity
-from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.support import supports
 from sureshot.estimators.numbers.tails import MARGIN
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.preprocessing import Scaling
-from sureshot.estimators.rows.support import Support
 
 _LEAST = 0.05  # added to squared errors: a number that is met by chance says little
 _STEEPEST = 2.0
@@ -60,7 +59,7 @@ class RowNoise:
     def of(cls, widths: Widths, rows: LabelledRows, errors: np.ndarray) -> RowNoise:
         """By rows and their squared errors (N, P) in deviations; NaN of rows whose errors are not known."""
         seen, some, scale = _logarithms(rows, errors)
-        member = LocalNumberMember.of(widths.plan, _support(some, scale, widths.plan), some)
+        member = LocalNumberMember.of(widths.plan, seen_by(widths.plan, some, scale), some)
         return cls(widths, member, some, seen, scale)
 
     def factors(self, queries: Tensor) -> np.ndarray:
@@ -82,7 +81,7 @@ class RowNoise:
         return self._usual(self._left_out(np.arange(len(self.rows.y))))
 
     def _left_out(self, place: np.ndarray) -> Tensor:
-        support = _support(self.rows, self.scale, self.widths.plan)
+        support = seen_by(self.widths.plan, self.rows, self.scale)
         return self.member.left_out(support, self.rows, torch.from_numpy(place)).mean
 
     def _usual(self, mean: Tensor) -> np.ndarray:
@@ -108,11 +107,8 @@ def row_noise(settings: Settings, scaling: Scaling, rows: LabelledRows, errors: 
 def _plan(settings: Settings, scaling: Scaling, rows: LabelledRows, squared: np.ndarray) -> Plan:
     _, some, scale = _logarithms(rows, squared)
 
-    def support_of(part: LabelledRows, columns: Scaling, device: torch.device) -> Support:
-        return NumberSupport.scaled(part, scale, columns, device)
-
     one = replace(settings, kernel="auto", ensemble=False)
-    (plan,) = local_plans(one, some, support_of, LogDensity("plug_in"), scaling, None)
+    (plan,) = local_plans(one, some, supports(scale), LogDensity("plug_in"), scaling, None)
     return plan
 
 
@@ -121,10 +117,6 @@ def _logarithms(rows: LabelledRows, squared: np.ndarray) -> tuple[np.ndarray, La
     seen = ~np.isnan(squared).any(axis=1)
     some = replace(part_of(rows, seen), y=np.log(squared[seen] + _LEAST))
     return seen, some, TargetScale.of(some.y, some.weight)
-
-
-def _support(rows: LabelledRows, scale: TargetScale, plan: Plan) -> NumberSupport:
-    return NumberSupport.scaled(rows, scale, plan.scaling, plan.device)
 
 
 def _fit(usual: np.ndarray, squared: np.ndarray) -> tuple[float, float]:

@@ -77,12 +77,12 @@ class SolvedNumberMember(NumberMember):
         known: SolvedNumberMember | None = None,  # of the same plan and like rows: where to start
     ) -> SolvedNumberMember:
         """By solving for rows."""
-        products, (numbers, mean) = PRODUCTS[solved.approximation](plan.kernel, support.x), support.targets
-        residual, noise = (numbers - mean[:, None]).mT.contiguous(), plan.model.noise / support.weight
+        products, residual = PRODUCTS[solved.approximation](plan.kernel, support.x), support.residuals
+        noise = plan.model.noise / support.weight
         start = None if known is None else known.dual_of(rows)
         dual, log_det = conditioned(products, residual, noise, torch.Generator().manual_seed(seed), start)
         each = log_det - noise.log().sum() + support.weight.sum() * math.log(2 * math.pi * plan.model.noise)
-        evidence = -0.5 * float((residual * dual).sum() + len(mean) * each)
+        evidence = -0.5 * float((residual * dual).sum() + residual.shape[1] * each)
         return cls.of(plan, support, rows, replace(solved, dual=aligned(dual), log_evidence=evidence))
 
     @property

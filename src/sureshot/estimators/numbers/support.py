@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,12 @@ class NumberSupport(Support):
         return self.numbers, (self.numbers * self.weight).sum(-1) / self.weight.sum()
 
     @property
+    def residuals(self) -> Tensor:
+        """What the numbers are more than their means, (N, P)."""
+        numbers, mean = self.targets
+        return (numbers - mean[:, None]).mT.contiguous()
+
+    @property
     def varies(self) -> bool:
         return bool((self.numbers != self.numbers[:, :1]).any())
 
@@ -44,3 +51,8 @@ class NumberSupport(Support):
         of_rows = (part[rows] for part in (self.x, self.y, self.weight))
         x, y, weight = of_rows
         return NumberSupport(x, y, weight, 1, self.left_out[rows], self.evidence[rows], self.numbers[:, rows])
+
+
+def supports(target: TargetScale) -> Callable[[LabelledRows, Scaling, torch.device], Support]:
+    """Rows as kernels see them under a map of the columns, on a device, with numbers on a scale."""
+    return lambda rows, scaling, device: NumberSupport.scaled(rows, target, scaling, device)

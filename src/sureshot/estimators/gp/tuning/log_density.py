@@ -46,8 +46,8 @@ class LogDensity(Objective):
         return scored_numbers(latents.mean, variance, rows.targets[0], rows.usable, self.noise is None)
 
     def local_link(self, rows: Support) -> NumberLink:
-        numbers, mean = rows.targets
-        return NumberLink((numbers - mean[:, None]).mT.contiguous())
+        assert isinstance(rows, NumberSupport)
+        return NumberLink(rows.residuals)
 
     def targets_look_random(self, latent: Tensor, rows: Support) -> bool:
         """Noise says so itself."""
