@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -43,22 +43,15 @@ class Stored(ABC):
     row_ids: RowIds | None
     arguments_changed: bool  # since the fit, those that every update takes as they are
 
+    as_learnt: ClassVar[tuple[str, ...]] = ("columns", "rows", "row_ids")
+    """Fields that what was learnt has, too."""
+
     def check_parts(self) -> None:
         """ValueError for parts that do not belong together."""
         if not len(self.rows.y):
             raise ValueError("there are no rows")
         if self.reader is not None and self.rows.x.shape[1] != self.reader.width(self.columns.n_features):
             raise ValueError("the rows do not fit the columns")
-
-    @classmethod
-    def fields_of(cls, fitted: Any) -> dict[str, Any]:
-        """The fields of what was learnt that are not the estimator's own."""
-        reader = fitted.reader if isinstance(fitted.reader, TableReader) else None
-        return {"columns": fitted.columns, "reader": reader, "rows": fitted.rows, "row_ids": fitted.row_ids}
-
-    def completed(self, fitted: Any) -> Any:
-        """What an estimator has made of its fields, with those that it shares."""
-        return replace(fitted, row_ids=self.row_ids)
 
     @abstractmethod
     def answers(self, fitted: Any, moments: tuple[Tensor, ...]) -> Tensor:
@@ -80,7 +73,7 @@ class Format:
     kind: str  # what the file says it holds
     of: type[Fitted]
     stored: type[Stored]
-    own: Callable[[Any], dict[str, Any]]  # from a `Fitted` to the fields that are the estimator's own
+    own: Callable[[Any], dict[str, Any]]  # from a `Fitted` to the fields that it does not have `as_learnt`
     fitted: Callable[[Any], Any]  # back
     # Moments of a query, by which it is found out whether the parts of a file fit together.
     moments: Callable[[Any], tuple[Tensor, ...]] = field(
@@ -96,7 +89,8 @@ def to_file(
         stored = form.stored(
             arguments={name: argument_to_json(name, value) for name, value in arguments.items() if name != "verbose"},
             arguments_changed=arguments_changed,
-            **form.stored.fields_of(fitted),
+            reader=fitted.reader if isinstance(fitted.reader, TableReader) else None,
+            **{name: getattr(fitted, name) for name in form.stored.as_learnt},
             **form.own(fitted),
         )
         return pack(stored)
@@ -117,7 +111,9 @@ def from_file(form: Format, artifact: Artifact) -> tuple[dict[str, Any], Any, bo
     stored = unpack(form.stored, artifact.header, artifact.arrays, artifact.path)
     try:
         arguments = {name: argument_from_json(value) for name, value in stored.arguments.items()}
-        fitted = stored.completed(form.fitted(stored))
+        fitted = form.fitted(stored)
+        names = {one.name for one in fields(fitted)}.intersection(stored.as_learnt)
+        fitted = replace(fitted, **{name: getattr(stored, name) for name in names})
         if fitted.row_ids is not None:
             fitted.row_ids.check_rows(fitted.distinct_rows)
         with torch.no_grad():

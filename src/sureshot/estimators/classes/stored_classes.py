@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -22,6 +21,8 @@ class StoredClasses(Stored):
     calibrated: bool
     class_prior: np.ndarray | None  # (C,)
 
+    as_learnt = (*Stored.as_learnt, "classes", "temperature", "calibrated", "class_prior")
+
     def check_parts(self) -> None:
         super().check_parts()
         n_classes, y = len(self.classes), self.rows.y
@@ -32,15 +33,6 @@ class StoredClasses(Stored):
         prior = self.class_prior
         if prior is not None and (prior.shape != (n_classes,) or (prior < 0).any() or abs(prior.sum() - 1) > 1e-6):
             raise ValueError("malformed class prior")
-
-    @classmethod
-    def fields_of(cls, fitted: ClassFitted) -> dict[str, Any]:
-        own = {name: getattr(fitted, name) for name in ("classes", "temperature", "calibrated", "class_prior")}
-        return {**super().fields_of(fitted), **own}
-
-    def completed(self, fitted: ClassFitted) -> ClassFitted:
-        own = {name: getattr(self, name) for name in ("temperature", "calibrated", "class_prior")}
-        return replace(super().completed(fitted), **own)
 
     @property
     def training(self) -> TrainingSet:

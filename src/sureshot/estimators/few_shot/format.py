@@ -37,6 +37,8 @@ class StoredFewShot(StoredClasses):
     state: dict[str, Tensor]
     reading: Remembered | None
 
+    as_learnt = (*StoredClasses.as_learnt, "seed")
+
     def check_parts(self) -> None:
         super().check_parts()
         if self.seed < 0:
@@ -48,7 +50,6 @@ def _own(fitted: FewShotFitted) -> dict[str, Any]:
     assert isinstance(learner.network, Backbone)
     assert isinstance(fitted.reader, LearnerEncoder)
     return {
-        "seed": fitted.seed,
         "learner": dict(learner.config),
         "backbone": dict(learner.network.config),
         "state": learnt_state(learner),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.format import checkpoint_of, learnt_state
 from sureshot.estimators.few_shot.number_fitted import FewShotNumbersFitted, FunctionInputs, condition_numbers
 from sureshot.estimators.fitted import TrainingSet
-from sureshot.estimators.stored import Format, Stored
+from sureshot.estimators.numbers.stored_regression import StoredRegression
+from sureshot.estimators.stored import Format
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredFewShotNumbers(Stored):
+class StoredFewShotNumbers(StoredRegression):
     """What a file keeps of a `FewShotNumbersFitted`."""
 
     learner: dict[str, Any]
@@ -25,18 +26,6 @@ class StoredFewShotNumbers(Stored):
     inputs: np.ndarray
     targets: np.ndarray
     reading: Remembered | None
-    one_target: bool
-    wider: float
-    calibrated: bool
-
-    def check_parts(self) -> None:
-        super().check_parts()
-        if self.rows.y.ndim != 2 or not self.wider > 0 or (self.one_target and self.rows.y.shape[1] > 1):
-            raise ValueError("malformed numbers")
-
-    def answers(self, fitted: FewShotNumbersFitted, moments: tuple[Tensor, ...]) -> Tensor:
-        """The means."""
-        return moments[0].flatten(1)
 
 
 def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
@@ -47,7 +36,6 @@ def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
         "inputs": fitted.reader.inputs,
         "targets": fitted.reader.targets,
         "reading": fitted.reader.reading,
-        **{name: getattr(fitted, name) for name in ("one_target", "wider", "calibrated")},
     }
 
 
@@ -55,8 +43,7 @@ def _fitted(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
     units = {"inputs": stored.inputs, "targets": stored.targets}
     reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
-    training = TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None, one_target=stored.one_target)
-    return replace(condition_numbers(training), wider=stored.wider, calibrated=stored.calibrated)
+    return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None))
 
 
 FEW_SHOT_NUMBERS_FORMAT = Format("few_shot_regressor", FewShotNumbersFitted, StoredFewShotNumbers, _own, _fitted)

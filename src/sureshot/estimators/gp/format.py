@@ -77,6 +77,8 @@ class StoredGP(StoredClasses):
     followed: Followed
     class_weight: Any
 
+    as_learnt = (*StoredClasses.as_learnt, "score", "left_out", "chosen_by", "followed")
+
     def check_parts(self) -> None:
         super().check_parts()
         if not self.members or abs(sum(member.plan.weight for member in self.members) - 1) > 1e-6:
@@ -94,7 +96,6 @@ def _own(fitted: GPFitted) -> dict[str, Any]:
             "Fit with the kernel itself, by name or as a gpytorch kernel."
         )
     return {
-        **{name: getattr(fitted, name) for name in ("score", "left_out", "chosen_by", "followed")},
         "members": tuple(_stored(member, fitted) for member in fitted.members),
         "label_noise": fitted.predictor.label_noise,
         "class_weight": argument_to_json("class_weight", fitted.class_weight),
@@ -149,9 +150,6 @@ def _fitted(stored: StoredGP) -> GPFitted:
         predictor=Ensemble(members, len(stored.classes), stored.label_noise),
         score=stored.score,
         weight_of_class=np.bincount(weighted.y, weighted.weight, minlength=len(stored.classes)),
-        followed=stored.followed,
-        left_out=stored.left_out,
-        chosen_by=stored.chosen_by,
         class_weight=class_weight,
     )
 

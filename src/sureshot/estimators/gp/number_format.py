@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.row_noise import Widths
 from sureshot.estimators.gp.solved_member import Solved, SolvedNumberMember
 from sureshot.estimators.gp.weight_space import LazyWeightSpace
-from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.stored import Format, Stored
+from sureshot.estimators.numbers.stored_regression import StoredRegression
+from sureshot.estimators.stored import Format
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,11 @@ class StoredNumberMember:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredNumbers(Stored):
+class StoredNumbers(StoredRegression):
     """What a file keeps of a `GPNumbersFitted`."""
 
-    target: TargetScale
-    one_target: bool
-    wider: float
-    calibrated: bool
     chosen_by: int
-    degrees: float | None  # None: infinite
+    degrees: float  # of freedom
     farther: float
     trusted: np.ndarray | None  # (N,)
     squared_errors: np.ndarray | None  # (N, P)
@@ -57,16 +52,14 @@ class StoredNumbers(Stored):
     network: StoredNetwork | None  # that makes what is learnt from of rows
     members: tuple[StoredNumberMember, ...]
 
+    as_learnt = (*StoredRegression.as_learnt, "chosen_by", "degrees", "farther", "trusted", "squared_errors")
+
     def check_parts(self) -> None:
         super().check_parts()
-        if self.rows.y.ndim != 2 or self.rows.y.shape[1] != len(self.target.mean):
-            raise ValueError("the numbers do not fit their scale")
         if not self.members or abs(sum(member.plan.weight for member in self.members) - 1) > 1e-6:
             raise ValueError("the members' weights do not sum to one")
-        if not (self.wider > 0 and self.farther > 0) or self.chosen_by < 0:
+        if not self.farther > 0 or self.chosen_by < 0:
             raise ValueError("malformed calibration or number of rows that chose settings")
-        if self.one_target and len(self.target.mean) > 1:
-            raise ValueError("malformed number of targets")
         trusted = self.trusted
         if trusted is not None and (trusted.shape != self.rows.weight.shape or not (trusted > 0).all()):
             raise ValueError("malformed shares of weights")
@@ -75,26 +68,17 @@ class StoredNumbers(Stored):
             raise ValueError("malformed noise of rows")
         if (self.network is None) == (self.reader is None):
             raise ValueError("rows are read by columns or by a network")
-        if self.degrees is not None and not self.degrees > 0:
+        if not self.degrees > 0:
             raise ValueError("malformed degrees of freedom")
         for member in self.members:
             member.plan.scaling.check_columns(self.rows.x.shape[1])
             if member.solved is not None and member.solved.dual.shape != self.rows.y.shape:
                 raise ValueError("a solution of other rows")
 
-    def answers(self, fitted: GPNumbersFitted, moments: tuple[Tensor, ...]) -> Tensor:
-        """The means."""
-        return moments[0].flatten(1)
-
 
 def _own(fitted: GPNumbersFitted) -> dict[str, Any]:
-    names = (
-        *("target", "one_target", "wider", "calibrated", "chosen_by", "farther"),
-        *("trusted", "squared_errors", "widths"),
-    )
     return {
-        **{name: getattr(fitted, name) for name in names},
-        "degrees": None if math.isinf(fitted.degrees) else fitted.degrees,
+        "widths": fitted.widths,
         "network": StoredNetwork.of(fitted.reader) if isinstance(fitted.reader, NetworkEncoder) else None,
         "members": tuple(_stored(member) for member in fitted.members),
     }
@@ -133,17 +117,7 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         else:
             basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
         members.append(GlobalNumberMember.of(plan, support, basis))
-    found = GPNumbersFitted.of(
-        replace(training, one_target=stored.one_target),
-        members,
-        stored.target,
-        chosen_by=stored.chosen_by,
-        wider=stored.wider,
-        degrees=math.inf if stored.degrees is None else stored.degrees,
-        trusted=stored.trusted,
-        calibrated=stored.calibrated,
-        farther=stored.farther,
-    )
+    found = GPNumbersFitted.of(training, members, stored.target)
     if stored.widths is None or stored.squared_errors is None:
         return found
     return found.with_widths(stored.widths, stored.squared_errors)

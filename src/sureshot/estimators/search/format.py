@@ -6,7 +6,7 @@ Matrices are functions of these, and are computed again on loading.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +56,8 @@ class StoredParticles:
     settled_variance: float
     eves: tuple[int, ...]
 
+    of_particles: ClassVar = ("settings", "scaling", "seed", "steps", "log_evidence")  # as they were learnt
+
     def check_particles(self) -> None:
         """ValueError for fields that are no weighted particles."""
         n_particles = len(self.structures)
@@ -84,7 +86,6 @@ def particles_of(fitted: Any) -> dict[str, Any]:
     """The fields of `StoredParticles` of what was learnt."""
     state = fitted.state
     return {
-        **{name: getattr(fitted, name) for name in ("settings", "scaling", "seed", "steps", "log_evidence")},
         **{name: getattr(state, name) for name in ("log_weights", "settled_variance", "eves")},
         "structures": tuple(structure.symbols for structure in state.particles.structures),
         "numbers": torch.cat(state.particles.z),
@@ -101,6 +102,8 @@ class StoredSearch(StoredParticles, StoredClasses):
     variables: dict[str, Tensor]
     inducing: Tensor | None  # (R, D)
     inducing_for: int
+
+    as_learnt = (*StoredClasses.as_learnt, *StoredParticles.of_particles, "rule", "inducing_for")
 
     def check_parts(self) -> None:
         super().check_parts()
@@ -125,7 +128,6 @@ def _own(fitted: SearchFitted) -> dict[str, Any]:
     contrasts = state.contrasts
     return {
         **particles_of(fitted),
-        **{name: getattr(fitted, name) for name in ("rule", "inducing_for")},
         "stack": None if stack is None else StoredStack(stack.posterior, stack.regression, stack.of_labels.scale),
         "contrasts": torch.stack([contrasts.row, contrasts.own, contrasts.other]),
         "variables": dict(state.latent.variables),
@@ -155,7 +157,7 @@ def _fitted(stored: StoredSearch) -> SearchFitted:
         inducing=stored.inducing,
     )
     fitted = fitted_of(stored.training, stored.scaling, settings, state, stored.steps, stored.seed)
-    fitted = replace(fitted, temperature=stored.temperature, inducing_for=stored.inducing_for).with_state(state)
+    fitted = replace(fitted, temperature=stored.temperature).with_state(state)
     stack = stored.stack
     made = None if stack is None else Stack.of(fitted.state, stack.posterior, stack.regression, stack.scale)
     predictor = replace(fitted.predictor, chosen=Chosen(stored.rule, stack=made))

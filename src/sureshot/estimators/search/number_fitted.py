@@ -11,8 +11,10 @@ from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.threads import one_thread
+from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
 from sureshot.estimators.numbers.prediction import Prediction
+from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.search.results import Searched, SearchStep, WeightedKernel, inputs_of
 from sureshot.estimators.search.settings import SearchSettings
@@ -136,3 +138,21 @@ class SearchNumbersFitted(Searched, NumberFitted):
         """The mean log density of left-out rows, in nats, in units of the numbers."""
         y, found = self.left_out
         return float(found.log_density(y).mean())
+
+
+def numbers_fitted_of(
+    training: TrainingSet, predictor: NumberParticles, target: TargetScale, settings: SearchSettings, seed: int
+) -> SearchNumbersFitted:
+    """A state, and what it belongs to, before any step."""
+    return SearchNumbersFitted(
+        columns=training.columns,
+        reader=training.reader,
+        rows=training.rows,
+        log_evidence=predictor.state.log_evidence,
+        predictor=predictor,
+        target=target,
+        one_target=training.one_target,
+        settings=settings,
+        steps=(),
+        seed=seed,
+    )

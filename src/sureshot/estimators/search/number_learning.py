@@ -12,7 +12,7 @@ from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.search.learning import DRAWN_ANEW, Batches, repeated, scaled_columns, shuffled
-from sureshot.estimators.search.number_fitted import NumberParticles, SearchNumbersFitted
+from sureshot.estimators.search.number_fitted import NumberParticles, SearchNumbersFitted, numbers_fitted_of
 from sureshot.estimators.search.results import Callback, inputs_of
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.networks.seeds import generator_for
@@ -27,18 +27,9 @@ def first_numbers(training: TrainingSet, settings: SearchSettings, seed: int) ->
     prior, scaling = scaled_columns(training, settings)
     rows = training.rows
     state = started(prior, settings.n_particles, generator_for(seed, "particles"), settings.structure)
-    return SearchNumbersFitted(
-        columns=training.columns,
-        reader=training.reader,
-        rows=part_of(rows, slice(0, 0)),
-        log_evidence=0.0,
-        predictor=NumberParticles(scaling, state),
-        target=TargetScale.of(rows.y, rows.weight),
-        one_target=training.one_target,
-        settings=settings,
-        steps=(),
-        seed=seed,
-    )
+    nothing = replace(training, given=part_of(rows, slice(0, 0)))
+    target = TargetScale.of(rows.y, rows.weight)
+    return numbers_fitted_of(nothing, NumberParticles(scaling, state), target, settings, seed)
 
 
 def after_numbers(

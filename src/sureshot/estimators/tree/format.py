@@ -27,6 +27,8 @@ class StoredTree(StoredClasses):
     shared: dict[str, Tensor]
     seed: int
 
+    as_learnt = (*StoredClasses.as_learnt, "scaling", "strategy", "sessions", "seed")
+
     def check_parts(self) -> None:
         super().check_parts()
         self.scaling.check_columns(self.rows.x.shape[1])
@@ -44,8 +46,7 @@ class StoredTree(StoredClasses):
 
 
 def _own(fitted: TreeFitted) -> dict[str, Any]:
-    own = {name: getattr(fitted, name) for name in ("scaling", "strategy", "sessions", "seed")}
-    return own | {"shared": dict(fitted.model.shared)}
+    return {"shared": dict(fitted.model.shared)}
 
 
 def _fitted(stored: StoredTree) -> TreeFitted:
