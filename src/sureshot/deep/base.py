@@ -10,7 +10,6 @@ To add one, write a module beside this one: derive from `DeepClassifier`, state 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from sureshot.networks.backbones import Backbone, as_inputs
 from sureshot.networks.precision import Precision, encode
+from sureshot.ranges import check_counts
 
 Predictor = Callable[[Tensor], Tensor]
 """From embeddings (B, D) to log probabilities of the classes (B, C)."""
@@ -48,8 +48,7 @@ class DeepClassifier(nn.Module, ABC):
         options: Mapping[str, Any],  # everything else of the config
     ) -> None:
         super().__init__()
-        if n_classes < 2:
-            raise ValueError(f"n_classes must be at least 2, got {n_classes}")
+        check_counts(2, n_classes=n_classes)
         self.backbone = backbone
         self.n_classes = n_classes
         self.config = {"name": self.name, "backbone": backbone.config, "n_classes": n_classes, **options}
@@ -112,13 +111,6 @@ class DeepClassifier(nn.Module, ABC):
             yield
         finally:
             self.train(training)
-
-
-def check_positive(**values: float) -> None:
-    """Refuse scales, by their names, that are none."""
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
 def check_every_class(y: Tensor, classes: range) -> None:

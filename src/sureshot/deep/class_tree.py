@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sureshot.approximations.inducing_inputs import kmeans_inducing
-from sureshot.deep.base import DeepClassifier, Predictor, check_every_class, check_positive
+from sureshot.deep.base import DeepClassifier, Predictor, check_every_class
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.natural_gradient import NaturalGradientState
 from sureshot.networks.backbones import Backbone, backbone_from_config
+from sureshot.ranges import check_positive
 from sureshot.tree import ClassTree, build_tree, class_prototypes
 from sureshot.tree.node_inducing import InducingNodes, NodeInducing, rows_below
 from sureshot.tree.posterior import TreePosterior

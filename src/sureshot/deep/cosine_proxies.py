@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sureshot.approximations.inducing_inputs import kmeans_inducing
-from sureshot.deep.base import Predictor, check_every_class, check_positive
+from sureshot.deep.base import Predictor, check_every_class
 from sureshot.deep.growing import GrowingClassifier
 from sureshot.networks.backbones import Backbone, backbone_from_config
+from sureshot.ranges import check_positive
 
 
 class ProxyNetwork(GrowingClassifier):

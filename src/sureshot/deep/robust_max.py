@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sureshot.approximations.inducing_inputs import kmeans_inducing
-from sureshot.deep.base import DeepClassifier, Predictor, check_every_class, check_positive
+from sureshot.deep.base import DeepClassifier, Predictor, check_every_class
 from sureshot.likelihoods.robust_max import expected_log_robust_max, robust_max_probabilities
 from sureshot.networks.backbones import Backbone, backbone_from_config
+from sureshot.ranges import check_positive
 
 
 class ClassProcesses(ApproximateGP):

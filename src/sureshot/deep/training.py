@@ -16,12 +16,13 @@ from torch import Tensor
 
 from sureshot.data.labelled import digest, places_within_classes
 from sureshot.deep.augmentation import random_crops, random_flips
-from sureshot.deep.base import DeepClassifier, check_positive
+from sureshot.deep.base import DeepClassifier
 from sureshot.likelihoods.sites import check_labels
 from sureshot.networks import LoopSettings, Processes, Scores, Trainable, differing_settings, milestones
 from sureshot.networks.backbones import as_inputs
 from sureshot.networks.precision import Precision, check_precision
 from sureshot.networks.seeds import generator_for
+from sureshot.ranges import check_counts, check_positive
 
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """Of inputs (B, ...) as the backbone takes them and their embeddings (B, D), differentiable: what is added (B,)."""
@@ -50,14 +51,9 @@ class ClassifierSettings:
     seed: int = 0  # of the order of rows and of the noise
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch_size": 1, "crop": 0, "validate_every": 0, "seed": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)}")
-        for name in ("learning_rate", "own_learning_rate"):
-            rate = getattr(self, name)
-            if rate is not None:
-                check_positive(**{name: rate})
+        check_counts(1, epochs=self.epochs, batch_size=self.batch_size)
+        check_counts(0, crop=self.crop, validate_every=self.validate_every, seed=self.seed)
+        check_positive(learning_rate=self.learning_rate, own_learning_rate=self.own_learning_rate)
         if self.optimiser not in ("sgd", "adam"):
             raise ValueError(f"optimiser must be 'sgd' or 'adam', got {self.optimiser!r}")
         if self.select_by not in ("accuracy", "nll"):

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sureshot.deep.base import Predictor, check_every_class, check_positive
+from sureshot.deep.base import Predictor, check_every_class
 from sureshot.deep.growing import GrowingClassifier
 from sureshot.networks.backbones import Backbone, backbone_from_config
+from sureshot.ranges import check_positive
 
 _KEPT = 0.9
 """What remains of a running mean when its class is in a batch."""

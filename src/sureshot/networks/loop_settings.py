@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sureshot.ranges import check_counts, check_positive
+
 
 @dataclass(frozen=True)
 class LoopSettings:
@@ -19,9 +21,7 @@ class LoopSettings:
     tensorboard: bool = False  # write the metrics for TensorBoard too
 
     def __post_init__(self) -> None:
-        least = {"length": 1, "seed": 0, "checkpoint_every": 1, "log_every": 1, "validate_every": 0}
-        for name, bound in (least if self.patience is None else least | {"patience": 1}).items():
-            if getattr(self, name) < bound:
-                raise ValueError(f"{name} must be at least {bound}, got {getattr(self, name)}")
-        if not 0 < self.gradient_bound < float("inf"):
-            raise ValueError(f"gradient_bound must be positive and finite, got {self.gradient_bound}")
+        names = ("length", "checkpoint_every", "log_every", "patience")
+        check_counts(1, **{name: getattr(self, name) for name in names})
+        check_counts(0, seed=self.seed, validate_every=self.validate_every)
+        check_positive(gradient_bound=self.gradient_bound)

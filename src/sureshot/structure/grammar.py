@@ -29,6 +29,7 @@ from torch import Tensor
 from sureshot.data.checks import listed, near
 from sureshot.data.typed_values import typed_value
 from sureshot.kernels import Columns, Expression
+from sureshot.ranges import check_counts, check_positive
 from sureshot.structure.leaves import LEAVES, STANDARD, LeafKind, LogNormal, Scales
 from sureshot.structure.structure import PRODUCT, SUM, Structure
 
@@ -82,12 +83,10 @@ class Grammar:
                 "p_sum and p_product must not be negative, and together less than 1, got "
                 f"{self.p_sum:g} and {self.p_product:g}"
             )
-        if self.max_depth < 1:
-            raise ValueError(f"max_depth must be at least 1, got {self.max_depth}")
+        check_counts(1, max_depth=self.max_depth)
         if not 0 <= self.p_one_column <= 1:
             raise ValueError(f"p_one_column must lie between 0 and 1, got {self.p_one_column}")
-        if not 0 < self.scale < math.inf:
-            raise ValueError(f"scale must be positive and finite, got {self.scale}")
+        check_positive(scale=self.scale)
         if not 0 <= self.mean_variance < math.inf:
             raise ValueError(f"mean_variance must not be negative, got {self.mean_variance}")
         if not 0 <= self.least_nugget < math.inf:

@@ -28,6 +28,7 @@ from sureshot.kernels.compositions import UnitSphere
 from sureshot.kernels.expression import Expression
 from sureshot.kernels.leaves import RBF
 from sureshot.kernels.unit_sphere import unit_rows
+from sureshot.ranges import check_counts, check_positive
 
 ROWS_PER_CLASS, LENGTHSCALE, NOISE = 5, 1.0, 0.1
 
@@ -55,11 +56,8 @@ class IncrementalLeastSquares(Baseline[Regression]):
         lengthscale: float = LENGTHSCALE,  # of the RBF kernel, between rows scaled to length one
         noise: float = NOISE,  # variance, beside a latent of variance 1
     ) -> None:
-        if rows_per_class < 1:
-            raise ValueError(f"rows_per_class must be at least 1, got {rows_per_class}")
-        for what, value in (("lengthscale", lengthscale), ("noise", noise)):
-            if not 0 < value < float("inf"):
-                raise ValueError(f"{what} must be positive and finite, got {value}")
+        check_counts(1, rows_per_class=rows_per_class)
+        check_positive(lengthscale=lengthscale, noise=noise)
         self.rows_per_class, self.lengthscale, self.noise = rows_per_class, lengthscale, noise
 
     def _learnt(self, x: Tensor, y: Tensor, n_classes: int) -> Regression:

@@ -36,6 +36,7 @@ from sureshot.incremental.trained.exemplars import unit_directions
 from sureshot.incremental.trained.importance import distance_by_importance, importance
 from sureshot.incremental.trained.mean_cosines import cosines, fitted_scale, mean_directions
 from sureshot.networks.seeds import generator_for
+from sureshot.ranges import check_counts, check_positive
 
 GAMMA = {"lwf": 1.0, "mas": 1e6}
 """How much forgetting costs, as published."""
@@ -82,10 +83,8 @@ class SemanticDrift(NetworkMethod[Prototypes]):
         super().__post_init__()
         if self.gamma is not None and not 0 <= self.gamma < math.inf:
             raise ValueError(f"gamma must be finite and at least 0, got {self.gamma}")
-        if not 0 < self.sigma < math.inf:
-            raise ValueError(f"sigma must be positive and finite, got {self.sigma}")
-        if self.importance_rows < 1:
-            raise ValueError(f"importance_rows must be at least 1, got {self.importance_rows}")
+        check_positive(sigma=self.sigma)
+        check_counts(1, importance_rows=self.importance_rows)
 
     def _begun(self, classifier: GrowingClassifier, base: Rows, aside: Rows) -> Prototypes:
         means, counts = mean_directions(base.embeddings, base.y, classifier.n_classes)

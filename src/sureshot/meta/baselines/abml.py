@@ -23,10 +23,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.gradient.inner_loop import Descent, Parameters, checked, positive
+from sureshot.meta.gradient.inner_loop import Descent, Parameters
 from sureshot.meta.gradient.learner import GradientLearner, Noise, QueryStatistics
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.precision import Precision
+from sureshot.ranges import check_counts, check_positive
 
 _SPREAD = "log_deviation."
 _RATE = 0.01  # of the hyper-prior of precisions
@@ -56,8 +57,8 @@ class ABML(GradientLearner):
     ) -> None:
         descent = Descent(inner_steps, inner_rate)
         super().__init__(backbone, descent, descent, way, query_statistics, precision, seed)
-        checked(1, draws=draws, hyper_tasks=hyper_tasks)
-        positive(initial_deviation=initial_deviation)
+        check_counts(1, draws=draws, hyper_tasks=hyper_tasks)
+        check_positive(initial_deviation=initial_deviation)
         if min(inner_weight, outer_weight) < 0:
             raise ValueError(f"inner_weight and outer_weight must not be negative, got {inner_weight}, {outer_weight}")
         self.draws, self.inner_weight, self.outer_weight = draws, inner_weight, outer_weight

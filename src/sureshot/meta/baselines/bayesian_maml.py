@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from sureshot.meta.gradient.inner_loop import check_steps, check_way, checked, positive
+from sureshot.meta.gradient.inner_loop import check_steps, check_way
 from sureshot.meta.gradient.stein import stein_direction
 from sureshot.meta.learners.base import Latents, mean_over_rows, over_draws, seeded
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
@@ -33,6 +33,7 @@ from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.backbones.initialisation import he_normal
 from sureshot.networks.precision import Precision
+from sureshot.ranges import check_counts, check_positive
 
 Objective = Literal["predictive", "chaser"]
 
@@ -86,9 +87,9 @@ class BayesianMAML(EmbeddingLearner):
         if objective not in get_args(Objective):
             raise ValueError(f"objective must be 'predictive' or 'chaser', got {objective!r}")
         in_use = (5 if objective == "chaser" else 1) if inner_steps_prediction is None else inner_steps_prediction
-        checked(2, particles=particles, way=2 if way is None else way)
-        checked(1, inner_steps=inner_steps, inner_steps_prediction=in_use, leader_steps=leader_steps)
-        positive(inner_rate=inner_rate, initial_deviation=initial_deviation)
+        check_counts(2, particles=particles, way=way)
+        check_counts(1, inner_steps=inner_steps, inner_steps_prediction=in_use, leader_steps=leader_steps)
+        check_positive(inner_rate=inner_rate, initial_deviation=initial_deviation)
         self.objective, self.n_particles, self.inner_rate, self.way = objective, particles, inner_rate, way
         self.inner_steps, self.inner_steps_prediction, self.leader_steps = inner_steps, in_use, leader_steps
         self.n_features = backbone.n_features

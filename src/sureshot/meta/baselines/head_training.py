@@ -23,6 +23,7 @@ from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import only_present
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.tasks import TaskRows
+from sureshot.ranges import check_counts
 
 _TASKS_AT_ONCE = 250  # their state fits the processor's cache
 
@@ -39,9 +40,8 @@ class HeadTraining:
     weight_decay: float = 0.001
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 0), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_counts(0, epochs=self.epochs)
+        check_counts(1, batch_size=self.batch_size)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         for name in ("momentum", "dampening", "weight_decay"):

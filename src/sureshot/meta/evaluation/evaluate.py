@@ -38,6 +38,7 @@ from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
 from sureshot.meta.learners.base import ClassLearner
 from sureshot.networks.seeds import generator_for
 from sureshot.progress import Progress
+from sureshot.ranges import check_counts
 
 logger = logging.getLogger(__name__)
 
@@ -249,16 +250,8 @@ def _reported(
 def _check_counts(
     n_tasks: int, n_batches: int, batch_size: int | None, validation_tasks: int, out_of_episode: int, robustness: int
 ) -> None:
-    for name, value, least in (
-        ("n_tasks", n_tasks, 1),
-        ("n_batches", n_batches, 1),
-        ("batch_size", 1 if batch_size is None else batch_size, 1),
-        ("validation_tasks", validation_tasks, 1),
-        ("out_of_episode", out_of_episode, 0),
-        ("robustness", robustness, 0),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+    check_counts(1, n_tasks=n_tasks, n_batches=n_batches, batch_size=batch_size, validation_tasks=validation_tasks)
+    check_counts(0, out_of_episode=out_of_episode, robustness=robustness)
     if n_batches > n_tasks:
         raise ValueError(f"n_batches must be at most the {n_tasks} tasks, got {n_batches}")
 

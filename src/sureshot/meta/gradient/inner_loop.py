@@ -10,7 +10,6 @@ Reference: Finn, Abbeel and Levine (2017), Model-agnostic meta-learning, algorit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
+
+from sureshot.ranges import check_counts, check_positive
 
 Parameters = dict[str, Tensor]
 
@@ -35,8 +36,8 @@ class Descent:
     first_order: bool = False
 
     def __post_init__(self) -> None:
-        checked(1, inner_steps=self.steps)
-        positive(inner_rate=self.rate)
+        check_counts(1, inner_steps=self.steps)
+        check_positive(inner_rate=self.rate)
 
 
 def adapt(
@@ -94,17 +95,3 @@ def check_way(name: str, way: int | None, n_classes: int) -> None:
             f"{name!r} has a last layer for {way} classes, but the task has {n_classes}: pass tasks of {way} classes, "
             "or train it without the option way, for any number"
         )
-
-
-def checked(least: int, **counts: int) -> None:
-    """ValueError for a count below the least."""
-    for name, count in counts.items():
-        if type(count) is not int or count < least:
-            raise ValueError(f"{name} must be at least {least}, got {count!r}")
-
-
-def positive(**values: float) -> None:
-    """ValueError for a number that is not positive and finite."""
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value}")

@@ -27,12 +27,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
-from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_way, checked
+from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_way
 from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, over_draws, seeded
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.backbones.initialisation import dense, he_normal
 from sureshot.networks.precision import Precision, check_precision
+from sureshot.ranges import check_counts
 
 QueryStatistics = Literal["support", "query"]
 
@@ -129,7 +130,7 @@ class GradientLearner(ClassLearner):
         check_precision(precision)
         if query_statistics not in get_args(QueryStatistics):
             raise ValueError(f"query_statistics must be 'support' or 'query', got {query_statistics!r}")
-        checked(2, way=2 if way is None else way)
+        check_counts(2, way=way)
         self.backbone: nn.Module = with_batch_statistics(backbone)
         self.n_features = backbone.n_features
         self.descent, self.descent_in_use = descent, descent_in_use

@@ -12,6 +12,7 @@ from sureshot.computing.blocks import entries_by_kernel_matrix
 from sureshot.gaussian.posterior import Posterior
 from sureshot.inference import schemes
 from sureshot.meta.learners.task_inference import TaskInference, TaskProblem
+from sureshot.ranges import check_counts
 
 Start = Literal["prior", "mean_field"]
 
@@ -30,9 +31,8 @@ class GibbsInference(TaskInference):
         return schemes.Gibbs(self.n_chains, self.n_sweeps_posterior)
 
     def __post_init__(self) -> None:
-        for name in ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        names = ("n_chains", "n_sweeps_evidence", "n_sweeps_posterior")
+        check_counts(1, **{name: getattr(self, name) for name in names})
         if self.start not in get_args(Start):
             raise ValueError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {self.start!r}")
 

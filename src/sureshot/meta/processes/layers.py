@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from sureshot.meta.learners.functions import Moments
 from sureshot.networks.backbones.initialisation import dense, he_normal
+from sureshot.ranges import check_counts
 
 
 def mlp(widths: Sequence[int], generator: torch.Generator, last: float = 1.0) -> nn.Sequential:
@@ -40,8 +41,8 @@ def mean_of_rows(rows: Tensor, mask: Tensor) -> Tensor:
     return rows.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
 
 
-def check_sizes(floor: float, **sizes: float) -> None:
+def check_sizes(floor: float, **sizes: int) -> None:
     """Refuse sizes below 1, and a floor of deviations that is none."""
-    wrong = [f"{name} must be at least 1, got {size}" for name, size in sizes.items() if size < 1]
-    if wrong or not 0 < floor < 1:
-        raise ValueError(wrong[0] if wrong else f"floor must be a deviation between 0 and 1, got {floor}")
+    check_counts(1, **sizes)
+    if not 0 < floor < 1:
+        raise ValueError(f"floor must be a deviation between 0 and 1, got {floor}")
