@@ -4,8 +4,8 @@
 whose answers are mixtures of equally likely normals: one for most learners, one for each draw of a latent for others.
 Without context it is the prior, and says so (`FunctionPosterior.is_prior`).
 
-A learner writes two functions, `encode` of a context and `answer` of what that gave, and its loss, which may be
-`predictive_losses`. Training, validation and evaluation know nothing else of it.
+A learner writes two functions, `encode` of a context and `answer` of what that gave, and its loss, if that is not the
+density of queries. Training, validation and evaluation know nothing else of it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ class Context(NamedTuple):
         return cls(x.masked_fill(padding, 0.0), y.masked_fill(padding, 0.0), known)
 
     @classmethod
+    def of_support(cls, tasks: Tasks) -> Context:
+        """Support of tasks."""
+        return cls.of(tasks.support_x, tasks.support_y, tasks.support_mask)
+
+    @classmethod
     def of_all(cls, tasks: Tasks) -> Context:
         """Support and queries of tasks."""
         merged = tasks.merged()
@@ -100,7 +105,7 @@ class AdaptsToFunctions(Protocol):
 class RegressionLearner(Learner):
     """A learner of numbers, made by ``(input_width, target_width, seed=, **options)``.
 
-    Derived classes state a ``name`` and write `encode`, `answer` and `input_losses`.
+    Derived classes state a ``name`` and write `encode` and `answer`.
     """
 
     name: ClassVar[str]
@@ -121,10 +126,9 @@ class RegressionLearner(Learner):
     def answer(self, encoded: Any, query: Tensor) -> Moments:
         """At inputs (T, Q, D)."""
 
-    def predictive_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """Mean negative log density of the queries, (T,), given the support."""
-        context = Context.of(tasks.support_x, tasks.support_y, tasks.support_mask)
-        query = Context.of(tasks.query_x, tasks.query_y, tasks.query_mask)
+    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
+        """Mean negative log density of the queries, (T,), given the support, unless a learner has another loss."""
+        context, query = Context.of_support(tasks), Context.of(tasks.query_x, tasks.query_y, tasks.query_mask)
         density = self.answer(self.encode(context, generator), query.x).log_density(query.y)
         return -mean_over_rows(density, query.mask)
 

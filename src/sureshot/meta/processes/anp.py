@@ -14,7 +14,6 @@ from torch.nn import functional
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import answering, check_sizes, mlp, normals
-from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones.initialisation import dense, orthogonal
 
 
@@ -84,6 +83,3 @@ class ANP(RegressionLearner):
     def answer(self, encoded: tuple[Tensor, ...], query: Tensor) -> Moments:
         found = self.across(self.places(query), *encoded)
         return normals(self.decoder(torch.cat([query, found], -1)).unsqueeze(0), self.floor)
-
-    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        return self.predictive_losses(tasks, generator)

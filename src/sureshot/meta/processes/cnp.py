@@ -12,7 +12,6 @@ from torch import Tensor
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import answering, check_sizes, mean_of_rows, mlp, normals
-from sureshot.meta.tasks import Tasks
 
 
 class CNP(RegressionLearner):
@@ -44,6 +43,3 @@ class CNP(RegressionLearner):
     def answer(self, encoded: Tensor, query: Tensor) -> Moments:
         known = encoded.unsqueeze(1).expand(-1, query.shape[1], -1)
         return normals(self.decoder(torch.cat([query, known], -1)).unsqueeze(0), self.floor)
-
-    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        return self.predictive_losses(tasks, generator)

@@ -25,7 +25,6 @@ from torch.nn.utils import skip_init
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import answering, check_sizes, normals
-from sureshot.meta.tasks import Tasks
 
 _WINDOW = 12  # cells: six of the first length-scales, where a weight is 1e-8
 _MOST_CELLS = 2_000_000  # of a batch
@@ -77,9 +76,6 @@ class ConvCNP(RegressionLearner):
             features = features + block(features.relu())
         weights = (part / part.sum(-1, keepdim=True) for part in self._weights(query, axes, 1))
         return normals(self.head(torch.einsum("tchw,tqh,tqw->tqc", features, *weights)).unsqueeze(0), self.floor)
-
-    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        return self.predictive_losses(tasks, generator)
 
     def _axes(self, context: Context, query: Tensor) -> list[Tensor]:
         """Places of the grid in each dimension."""

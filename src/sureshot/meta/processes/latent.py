@@ -86,8 +86,7 @@ class LatentNP(RegressionLearner):
     ) -> tuple[Tensor, Normal, Normal, Tensor]:
         """Log densities (M, T) of all rows given each draw (M, T, Z) of z, q(z | C) and q(z | T)."""
         every = Context.of_all(tasks)
-        context = Context.of(tasks.support_x, tasks.support_y, tasks.support_mask)
-        prior, proposal = self.latent_given(context), self.latent_given(every)
+        prior, proposal = self.latent_given(Context.of_support(tasks)), self.latent_given(every)
         shape = (n_draws, *proposal.mean.shape)
         noise = torch.randn(shape, generator=generator, device=generator.device, dtype=proposal.mean.dtype)
         z = proposal.mean + proposal.stddev * noise

@@ -21,6 +21,7 @@ from sureshot.data.checks import listed, near
 from sureshot.data.settings_files import read_toml, section
 from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
 from sureshot.networks import LoopSettings
+from sureshot.ranges import check_counts, check_positive
 
 SelectBy = Literal["accuracy", "nll"]
 Config = TypeVar("Config")
@@ -104,29 +105,35 @@ class OptimisationConfig:
     def __post_init__(self) -> None:
         at_least("training", self, 1, "episodes", "episodes_per_step", "checkpoint_every", "log_every")
         at_least("training", self, 0, "seed")
-        for name in ("learning_rate", "learning_rate_kernel", "gradient_bound"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"training.{name} must be positive and finite, got {getattr(self, name)}")
+        positive = ("learning_rate", "learning_rate_kernel", "gradient_bound")
+        check_positive(**{f"training.{name}": getattr(self, name) for name in positive})
 
 
 @dataclass(frozen=True)
-class ValidationConfig:
-    """How a checkpoint is chosen."""
+class FunctionValidationConfig:
+    """How a checkpoint is chosen: of a run on functions by the lowest mean negative log density."""
 
     every: int = 1000  # in episodes; 0 for no validation (the last checkpoint is then the best one)
-    # Always the same tasks, from validation classes with the way and shots of training (the largest of a range).
-    tasks: int = 200
-    queries: int = 15  # of each class
-    # Highest accuracy, as in the papers, or lowest mean negative log probability of the true class.
-    select_by: SelectBy = "accuracy"
+    tasks: int = 200  # always the same ones
     patience: int | None = None  # stop after so many validations in a row without a better one; never by default
     seed: int = 0
 
     def __post_init__(self) -> None:
         at_least("validation", self, 0, "every", "seed")
-        at_least("validation", self, 1, "tasks", "queries")
-        if self.patience is not None:
-            at_least("validation", self, 1, "patience")
+        at_least("validation", self, 1, "tasks", "patience")
+
+
+@dataclass(frozen=True)
+class ValidationConfig(FunctionValidationConfig):
+    """Of a run on classes: tasks are of validation classes, way and shots as of training (the largest of a range)."""
+
+    queries: int = 15  # of each class
+    # Highest accuracy, as in the papers, or lowest mean negative log probability of the true class.
+    select_by: SelectBy = "accuracy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("validation", self, 1, "queries")
 
 
 class RunConfig:
@@ -256,6 +263,4 @@ def _replace(tables: dict[str, Any], setting: str) -> None:
 
 def at_least(section: str, config: object, least: int, *names: str) -> None:
     """ValueError for numbers of a section that are too small."""
-    for name in names:
-        if getattr(config, name) < least:
-            raise ValueError(f"{section}.{name} must be at least {least}, got {getattr(config, name)}")
+    check_counts(least, **{f"{section}.{name}": getattr(config, name) for name in names})

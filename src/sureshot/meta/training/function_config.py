@@ -12,7 +12,13 @@ from typing import Any
 
 from sureshot.meta.functions.names import FUNCTION_NAMES
 from sureshot.meta.protocols import FunctionProtocol
-from sureshot.meta.training.config import DataConfig, OptimisationConfig, RunConfig, TrainingConfig, at_least
+from sureshot.meta.training.config import (
+    DataConfig,
+    FunctionValidationConfig,
+    OptimisationConfig,
+    RunConfig,
+    TrainingConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -21,20 +27,6 @@ class ProcessConfig:
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)  # its ``seed`` is that of the training unless given
-
-
-@dataclass(frozen=True)
-class FunctionValidationConfig:
-    """How a checkpoint is chosen: by the lowest mean negative log density."""
-
-    every: int = 1000  # in episodes; 0 for no validation (the last checkpoint is then the best one)
-    tasks: int = 200  # always the same ones
-    patience: int | None = None  # stop after so many validations in a row without a better one; never by default
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        at_least("validation", self, 0, "every", "seed")
-        at_least("validation", self, 1, "tasks", *(["patience"] if self.patience is not None else []))
 
 
 @dataclass(frozen=True)
