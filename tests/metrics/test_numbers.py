@@ -6,7 +6,7 @@ import numpy as np
 from scipy import integrate, stats
 
 from sureshot.metrics import ranked_probability_score
-from sureshot.metrics.numbers import mixture_cdf, mixture_ranked_probability_score
+from sureshot.metrics.numbers import mixture_ranked_probability_score
 
 
 def test_of_normals() -> None:
@@ -37,4 +37,3 @@ def test_mixtures_against_an_integral() -> None:
         below = integrate.quad(lambda at: distribution(at) ** 2, -15, y[place], epsabs=1e-11)[0]
         above = integrate.quad(lambda at: (1 - distribution(at)) ** 2, y[place], 15, epsabs=1e-11)[0]
         assert abs(found[place] - below - above) < 1e-8
-        assert abs(mixture_cdf(mean, deviation, y)[place] - distribution(y[place])) < 1e-12

@@ -44,18 +44,21 @@ class Finite(Approximation):
     in_batches: ClassVar[bool] = False
     """Whether it does so by batches of rows."""
 
+    of_features: ClassVar[bool] = False
+    """Whether functions have nothing beside features, so that these make covariances of queries."""
+
     @property
-    @abstractmethod
     def projection(self) -> Tensor | None:
         """``P`` (M, R), by which values are features; None where they are already."""
+        return None
 
     @abstractmethod
     def values(self, x: Tensor) -> Queries:
         """Values (..., Q, M) of rows (..., Q, D) in the place of features, and prior variances (..., Q)."""
 
-    @abstractmethod
     def weights(self, coefficients: Tensor) -> Tensor:
         """Weights (..., R) of the functions that have these coefficients (..., M) of values."""
+        return coefficients
 
     def coefficients(self, weights: Tensor) -> Tensor:
         """Coefficients (..., M) of values, from weights (..., R)."""
@@ -71,8 +74,11 @@ class Finite(Approximation):
         return self.queries(x).cross
 
     def covariance(self, x: Tensor) -> Tensor:
-        """Prior covariances of rows (Q, D), (Q, Q): the kernel's own."""
-        return self.kernel(x)
+        """Prior covariances of rows (Q, D), (Q, Q): the kernel's own, or those of the features."""
+        if not self.of_features:
+            return self.kernel(x)
+        features = self.features(x)
+        return features @ features.mT
 
     def prior(self, x: Tensor, mean: Tensor) -> FeaturePrior:
         return FeaturePrior(self.features(x), mean, None, self.queries)

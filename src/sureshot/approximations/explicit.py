@@ -26,7 +26,6 @@ class Explicit(Finite):
     """By the features of a kernel that has a `finite_rank`, which are values already."""
 
     basis: Tensor | None = None  # (R_full, R), of the directions that rows have; None for all
-    projection = None
 
     @classmethod
     def of(cls, kernel: Expression, x: Tensor) -> Explicit:
@@ -43,9 +42,6 @@ class Explicit(Finite):
         assert full is not None
         features = full if self.basis is None else full @ self.basis
         return Queries(features.contiguous(), full.square().sum(-1))
-
-    def weights(self, coefficients: Tensor) -> Tensor:
-        return coefficients
 
 
 def finite_rank(

@@ -45,9 +45,6 @@ class Gridded(Products):
     def exact(self, vectors: Tensor) -> Tensor:
         return torch.sparse.mm(self.mixing, self._on_nodes(vectors))
 
-    def rough(self, vectors: Tensor) -> Tensor:
-        return self.exact(vectors)
-
     def of_queries(self, queries: Tensor, vectors: Tensor) -> Tensor:
         """Beyond what is interpolated the kernel itself tells what nodes have to say."""
         if not self.is_between:

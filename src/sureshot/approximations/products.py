@@ -54,9 +54,9 @@ class Products(ABC):
     def exact(self, vectors: Tensor) -> Tensor:
         """``K v`` (N, T)."""
 
-    @abstractmethod
     def rough(self, vectors: Tensor) -> Tensor:
-        """The same in single precision, if that takes less time."""
+        """The same, in single precision where that takes less time."""
+        return self.exact(vectors)
 
     @abstractmethod
     def of_queries(self, queries: Tensor, vectors: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def spectrum(kernel: Expression) -> tuple[Stationary, Tensor, Tensor]:
 class FeatureMap(Finite):
     """By pairs of cosines and sines, which are values already."""
 
-    projection = None
+    of_features = True
 
     @classmethod
     @abstractmethod
@@ -61,14 +61,6 @@ class FeatureMap(Finite):
         if bool(constant > 0):
             pairs = torch.cat([pairs, constant.sqrt().expand(*pairs.shape[:-1], 1)], -1)
         return Queries(pairs, self.kernel.diagonal(x))
-
-    def weights(self, coefficients: Tensor) -> Tensor:
-        return coefficients
-
-    def covariance(self, x: Tensor) -> Tensor:
-        """Of the features, which functions have nothing beside."""
-        features = self.features(x)
-        return features @ features.mT
 
 
 @dataclass(frozen=True)

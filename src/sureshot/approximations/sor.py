@@ -17,12 +17,8 @@ class SubsetOfRegressors(Inducing):
 
     name = "sor"
     learnt = ("inputs",)
+    of_features = True
 
     def values(self, x: Tensor) -> Queries:
         values, _ = super().values(x)
         return Queries(values, (values @ self.projection).square().sum(-1))
-
-    def covariance(self, x: Tensor) -> Tensor:
-        """Of the features."""
-        features = self.features(x)
-        return features @ features.mT

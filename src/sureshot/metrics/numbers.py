@@ -30,22 +30,12 @@ def ranked_probability_score(
     return np.asarray(2 * total / len(LEVELS))
 
 
-def mixture_cdf(
+def mixture_ranked_probability_score(
     mean: NDArray[np.float64],  # (M, ...), of equally likely normals
     deviation: NDArray[np.float64],  # (M, ...)
     y: NDArray[np.float64],  # (...)
 ) -> NDArray[np.float64]:
-    """How probable a number of at most y is, (...).
-
-    A central interval that covers a share c holds y if this is within c / 2 of a half.
-    """
-    return np.asarray(ndtr((y - mean) / deviation).mean(0))
-
-
-def mixture_ranked_probability_score(
-    mean: NDArray[np.float64], deviation: NDArray[np.float64], y: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The same score in closed form, of mixtures as in `mixture_cdf`: ``E |Y - y| - E |Y - Y'| / 2``.
+    """The same score in closed form: ``E |Y - y| - E |Y - Y'| / 2``.
 
     Grimit et al. 2006, "The continuous ranked probability score for circular variables and its application to
     mesoscale forecast ensemble verification".

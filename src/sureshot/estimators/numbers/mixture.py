@@ -57,7 +57,8 @@ class NormalMixture:
         """Draws (n, P, n_samples), one row and target independent of the others; weights are those of all."""
         shape = (*self.means.shape[1:], n_samples)
         member = rng.choice(len(self.weight), size=shape, p=self.weight)
-        mean, deviation = (np.take_along_axis(np.moveaxis(part, 0, -1), member, -1) for part in self._parts)
+        parts = (np.moveaxis(part, 0, -1) for part in (self.means, self.deviations))
+        mean, deviation = (np.take_along_axis(part, member, -1) for part in parts)
         return mean + deviation * rng.standard_normal(shape)
 
     def _averaged(self, values: np.ndarray) -> np.ndarray:
@@ -66,7 +67,3 @@ class NormalMixture:
             return np.tensordot(self.weight, values, 1)
         found: np.ndarray = np.einsum("mn,mnp->np", self.weight, values)
         return found
-
-    @property
-    def _parts(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.means, self.deviations

@@ -31,14 +31,11 @@ def noise_scales(degrees: float) -> tuple[np.ndarray, np.ndarray]:
     """
     if math.isinf(degrees):
         return np.ones(1), np.ones(1)
-    middles = np.concatenate([[0.1 * _SHARES[1]], np.sqrt(_SHARES[1:5] * _SHARES[2:6]), _middles(_SHARES[5:])])
+    middles = np.concatenate(
+        [[0.1 * _SHARES[1]], np.sqrt(_SHARES[1:5] * _SHARES[2:6]), 0.5 * (_SHARES[5:-1] + _SHARES[6:])]
+    )
     found: np.ndarray = 0.5 * degrees / stats.gamma.ppf(middles, 0.5 * degrees)
     return found, np.diff(_SHARES)
-
-
-def _middles(edges: np.ndarray) -> np.ndarray:
-    found: np.ndarray = 0.5 * (edges[1:] + edges[:-1])
-    return found
 
 
 def degrees_of(z: np.ndarray) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 Transform = Literal["none", "log", "yeo_johnson"]
 TRANSFORMS: tuple[str, ...] = get_args(Transform)
@@ -86,20 +86,14 @@ class TargetScale:
     def _powers(self, u: np.ndarray) -> np.ndarray:
         if self.transform == "none":
             return u
-        power = np.where(u < 0, 2 - self.power, self.power)
-        flat = np.abs(power) < _CONSTANT
-        bent = np.expm1(power * np.log1p(np.abs(u))) / np.where(flat, 1.0, power)
-        found: np.ndarray = np.sign(u) * np.where(flat, np.log1p(np.abs(u)), bent)
+        found: np.ndarray = np.sign(u) * special.boxcox1p(np.abs(u), np.where(u < 0, 2 - self.power, self.power))
         return found
 
     def _roots(self, v: np.ndarray) -> np.ndarray:
         if self.transform == "none":
             return v
-        power = np.where(v < 0, 2 - self.power, self.power)
-        flat = np.abs(power) < _CONSTANT
-        inside = np.maximum(1 + power * np.abs(v), _CONSTANT)  # of negative powers, nothing is beyond
-        bent = np.log(inside) / np.where(flat, 1.0, power)
-        found: np.ndarray = np.sign(v) * np.expm1(np.minimum(np.where(flat, np.abs(v), bent), _FARTHEST))
+        roots = special.inv_boxcox1p(np.abs(v), np.where(v < 0, 2 - self.power, self.power))
+        found: np.ndarray = np.sign(v) * np.minimum(roots, np.exp(_FARTHEST))
         return found
 
 
