@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from sureshot.deep.inducing_bound import bound_step
 from sureshot.gaussian.gram import GramPrior
-from sureshot.inference.least_squares import leave_one_out_residuals, regression_log_evidence, regression_sites
+from sureshot.inference.least_squares import mean_log_density, regression_sites
 from sureshot.inference.natural_gradient import NaturalGradientState
 from sureshot.kernels import RBF, evaluate
 from sureshot.networks.divergence import LARGEST_LOSS, DivergedError
@@ -102,17 +102,10 @@ class DeepKernel(nn.Module):
         objective: ExactObjective,
     ) -> Tensor:
         """Negative log density, in nats for each row and target."""
-        unit, scale = evaluate(RBF(), self(x)), self.log_outputscale.exp()
-        if objective == "evidence":
-            logs = regression_log_evidence(GramPrior((scale * unit)[None], y.new_zeros(())), y, weight, self.noise)
-            return -logs.mean() / weight.sum()
+        gram = self.log_outputscale.exp() * evaluate(RBF(), self(x))
+        share = None if objective == "evidence" else torch.ones_like(weight)
         counts = weight / weight.clamp_min(1)  # a row is left out with all its copies
-        residual, variance = leave_one_out_residuals(
-            unit, self.noise / scale, y, y.new_zeros(len(y)), weight, torch.ones_like(weight)
-        )
-        spread = scale * variance
-        pointwise = 0.5 * (residual.square() / spread + (2 * math.pi * spread).log())
-        return (pointwise @ counts).mean() / counts.sum()
+        return -mean_log_density(gram, self.noise, y, y.new_zeros(len(y)), weight, share, counts)
 
     @torch.no_grad()
     def predict(

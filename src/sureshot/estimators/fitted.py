@@ -86,6 +86,11 @@ class Fitted:
         return self.rows
 
     @property
+    def settled(self) -> Fitted:
+        """The same with all that predictions need, of what an update has put off."""
+        return self
+
+    @property
     def kinds(self) -> dict[Any, str] | None:
         """What the columns of a DataFrame were taken for, by name; None where all are numbers."""
         return None if self.reader.encoder is None else self.reader.encoder.kinds

@@ -16,7 +16,9 @@ docs/results/unknowns.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from torch import Tensor
 
 from sureshot.computing.blocks import blocks
 from sureshot.computing.layout import aligned
+from sureshot.estimators.rows.labelled_rows import merge_rows
 from sureshot.estimators.rows.preprocessing import Scaling, fit_scaling, share_a_unit
 from sureshot.kernels import is_unit_norm
 from sureshot.kernels.distances import squared_distances
@@ -192,3 +195,14 @@ def _width(squared: Tensor, dimension: int) -> float:
             values[k] = float(density) - dimension / 2 * np.log(widths[k])
             kernels.square_()
     return float(widths[values.argmax()])
+
+
+def learnt_score(fitted: Any, own: Callable[[Tensor], Tensor]) -> OutlierScore:
+    """Of a `Fitted` whose predictor has scores (Q,) of its `own` for queries (Q, D)."""
+    predictor, ones = fitted.predictor, np.ones(len(fitted.rows.x))
+    x = merge_rows(fitted.rows.x, 0 * ones, ones).x
+    some = x[np.unique(np.linspace(0, len(x) - 1, MOST_LEFT_OUT).astype(np.int64))]
+    with torch.no_grad():
+        blocks = predictor.inputs(some).split(max(1, predictor.queries_at_once))
+        of_model = torch.cat([own(block) for block in blocks]).cpu().numpy()
+    return OutlierScore.of(x, fitted.scalings(x), of_model, fitted.has_directions)

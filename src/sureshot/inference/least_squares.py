@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sureshot.computing.blocks import blocks
+from sureshot.gaussian.gram import GramPrior
 from sureshot.gaussian.posterior import SitePosterior
 from sureshot.gaussian.prior import Prior
 from sureshot.gaussian.recomputed import SiteWeightPosterior, weight_precision_factor
@@ -231,6 +232,24 @@ def leave_one_out_residuals(
     solved, diagonal = _Solved.apply(noisy, (targets - mean[:, None]) * root)
     residual, variance = _without(noise_ratio * solved, noise_ratio * diagonal, share)
     return residual / root, noise_ratio * (variance / weight + 1)
+
+
+def mean_log_density(
+    gram: Tensor,  # (N, N)
+    noise: Tensor,  # (), variance
+    targets: Tensor,  # (P, N)
+    mean: Tensor,  # (P,), prior means
+    weight: Tensor,  # (N,)
+    share: Tensor | None,  # (N,), of its weight that is left out of a row; None: of all rows together, the evidence
+    counts: Tensor,  # (N,), what rows count that are left out
+) -> Tensor:
+    """For each row and target, in nats; differentiable once."""
+    if share is None:
+        evidence = regression_log_evidence(GramPrior(gram[None], mean[:, None]), targets, weight, noise)
+        return evidence.mean() / weight.sum()
+    residual, variance = leave_one_out_residuals(gram, noise, targets, mean, weight, share)
+    pointwise = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
+    return (pointwise @ counts).mean() / counts.sum()
 
 
 def _without(residual: Tensor, unknown: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:

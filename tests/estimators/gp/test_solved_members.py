@@ -15,7 +15,7 @@ from scipy import stats
 from sureshot import GPRegressor
 from sureshot.estimators.gp.model import LEAST_SQUARES
 from sureshot.estimators.gp.plan import Plan
-from sureshot.estimators.gp.solved_member import PRODUCTS, Solved, SolvedNumberMember
+from sureshot.estimators.gp.solved_member import PRODUCTS, SolvedNumberMember
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows
@@ -31,7 +31,6 @@ ROWS = {
     "kronecker": GRID,
     "kiss": RNG.normal(size=(60, 1)).astype(np.float32).astype(float),
 }
-FEW = Solved("iterative", 256, torch.zeros(0, 1), 0.0)
 
 
 def rbf(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -48,8 +47,7 @@ def member_of(
     kernel = Scale(torch.tensor(SCALE, dtype=torch.float64), RBF(1.0))
     plan = Plan(scaling, kernel, replace(LEAST_SQUARES, noise=NOISE), "plug_in", FACTOR, math.nan)
     support = NumberSupport.scaled(rows, target, scaling, torch.device("cpu"))
-    start = replace(FEW, approximation=name, n_neighbours=n_neighbours)
-    return SolvedNumberMember.found(plan, support, rows, start, 0), support, rows, target(y)
+    return SolvedNumberMember.found(plan, support, rows, name, n_neighbours, 0), support, rows, target(y)
 
 
 @pytest.mark.parametrize("name", sorted(PRODUCTS))

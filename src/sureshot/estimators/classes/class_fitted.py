@@ -21,9 +21,9 @@ from sureshot.estimators.classes.class_prior import assumed, under_prior
 from sureshot.estimators.classes.left_out import labels_left_out, outlier_scores_left_out, places_left_out
 from sureshot.estimators.classes.p_values import CalibrationScores
 from sureshot.estimators.fitted import Fitted
-from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
+from sureshot.estimators.outliers import OutlierScore, learnt_score
 from sureshot.estimators.rows.folds import by_folds
-from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 
 
 class NoInfluence(ValueError):
@@ -113,11 +113,6 @@ class ClassFitted(Fitted, ABC):
         return p if self.class_prior is None else under_prior(p, self.frequencies, self.class_prior)
 
     @property
-    def settled(self) -> ClassFitted:
-        """The same with all that predictions need, of what an update has put off."""
-        return self
-
-    @property
     def uncalibrated(self) -> Self:
         """The same as `calibrate` needs it, with nothing but the temperature to say how sure to be."""
         return self
@@ -137,12 +132,7 @@ class ClassFitted(Fitted, ABC):
     @cached_property
     def outlier_score(self) -> OutlierScore:
         """What makes the outlier score of rows and of the predictor's; made when it is first asked for."""
-        x = merge_rows(self.rows.x, np.zeros(len(self.rows.y)), np.ones(len(self.rows.y))).x
-        some = x[np.unique(np.linspace(0, len(x) - 1, MOST_LEFT_OUT).astype(np.int64))]
-        predictor = self.predictor
-        blocks = predictor.inputs(some).split(max(1, predictor.queries_at_once))
-        of_model = torch.cat([predictor.outlier_scores(block) for block in blocks]).cpu().numpy()
-        return OutlierScore.of(x, self.scalings(x), of_model, self.has_directions)
+        return learnt_score(self, self.predictor.outlier_scores)
 
     @cached_property
     def places_left_out(self) -> np.ndarray:

@@ -142,7 +142,7 @@ class FewShotNumbersFitted(NumberFitted):
 
         return pulls
 
-    def covariance(self, queries: Tensor) -> np.ndarray:
+    def covariance_within(self, queries: Tensor) -> np.ndarray:
         raise ValueError(
             "return_cov: a few-shot learner says nothing of two rows together; ask for return_std, or use GPRegressor."
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -96,6 +96,8 @@ class StoredNetwork:
     unseen_errors: np.ndarray
     reading: Remembered | None
 
+    as_learnt: ClassVar = ("lengthscale", "doubt", "unseen_errors", "reading")
+
     def check_parts(self) -> None:
         """ValueError for scales or errors that are none."""
         if not (self.lengthscale > 0 and self.doubt >= 0 and bool((self.scale > 0).all())):
@@ -111,8 +113,7 @@ class StoredNetwork:
                 f"no file can hold the code of a {type(encoder.network).__name__}: pickle the model, or take a "
                 f"backbone of sureshot.networks.backbones ({', '.join(BACKBONE_NAMES)})"
             )
-        names = ("mean", "scale", "lengthscale", "doubt", "unseen_errors", "reading")
-        parts = {name: getattr(encoder, name) for name in names}
+        parts = {name: getattr(encoder, name) for name in ("mean", "scale", *cls.as_learnt)}
         return cls(dict(encoder.network.config), dict(encoder.network.state_dict()), **parts)
 
     @property
@@ -122,8 +123,7 @@ class StoredNetwork:
         network.load_state_dict(self.state)
         device = device_for("auto")
         ready = network.to(device).eval().requires_grad_(False)
-        names = ("lengthscale", "doubt", "unseen_errors", "reading")
-        parts = {name: getattr(self, name) for name in names}
+        parts = {name: getattr(self, name) for name in self.as_learnt}
         return NetworkEncoder(ready, network.input_shape, self.mean.to(device), self.scale.to(device), **parts)
 
 
@@ -226,6 +226,5 @@ def widened(fitted: GPNumbersFitted) -> GPNumbersFitted:
         return NormalMixture(found.weight, means, np.sqrt(variances + doubt))
 
     doubt = max(DOUBTS, key=lambda doubt: float(with_doubt(doubt).log_density(numbers).sum()))
-    known = with_doubt(doubt)
-    errors = np.sort((np.abs(numbers - known.mean) / known.deviation).T, axis=1)
+    errors = np.sort(np.abs(with_doubt(doubt).errors(numbers)).T, axis=1)
     return replace(fitted, reader=replace(encoder, doubt=doubt, unseen_errors=errors, unseen=None))

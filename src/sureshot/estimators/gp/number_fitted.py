@@ -18,6 +18,7 @@ from sureshot.estimators.gp.number_member import NumberMember, NumberMoments, se
 from sureshot.estimators.gp.plan import relevance_of
 from sureshot.estimators.gp.row_noise import RowNoise, Widths
 from sureshot.estimators.gp.solved_member import evidence_of
+from sureshot.estimators.numbers.mixture import NormalMixture
 from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.target_scale import TargetScale
@@ -191,7 +192,7 @@ class GPNumbersFitted(NumberFitted):
     def errors_without(self) -> np.ndarray:
         """How far off the judges' numbers are, each left out, (K, P), in deviations of the members' average."""
         mean, variance, _ = self.without
-        return errors_of(self.predictor.weight, mean, variance, self.target(self.rows.y[judges(self.rows).numpy()]))
+        return self._averaged(mean, variance).errors(self.target(self.rows.y[judges(self.rows).numpy()]))
 
     @cached_property
     def every_error(self) -> np.ndarray:
@@ -200,14 +201,18 @@ class GPNumbersFitted(NumberFitted):
         if n_rows <= MOST_JUDGES:
             return self.errors_without
         mean, variance, _ = told_without(self.members, self.weighted, self.target, torch.arange(n_rows))
-        return errors_of(self.predictor.weight, mean, variance, self.target(self.rows.y))
+        return self._averaged(mean, variance).errors(self.target(self.rows.y))
 
     def errors(self, rows: LabelledRows) -> np.ndarray:
         """How far off the numbers of other rows are, (n, P), in deviations."""
         with torch.no_grad():
             moments = [part.cpu().numpy() for part in self.predictor.moments(self.predictor.inputs(rows.x))]
         mean, variance, _, widths = moments
-        return errors_of(self.predictor.weight, mean, variance, self.target(rows.y)) / widths
+        return self._averaged(mean, variance).errors(self.target(rows.y)) / widths
+
+    def _averaged(self, mean: np.ndarray, variance: np.ndarray) -> NormalMixture:
+        """Of members with these means (n, M, P) and variances (n, M)."""
+        return NormalMixture(self.predictor.weight, np.moveaxis(mean, 1, 0), np.sqrt(variance).T[..., None])
 
     def pulling(self) -> Pulling:
         rows = self.weighted
@@ -219,18 +224,10 @@ class GPNumbersFitted(NumberFitted):
 
         return pulls
 
-    def covariance(self, queries: Tensor) -> np.ndarray:
-        moments = [part.cpu().numpy() for part in self.predictor.moments(queries)]
-        found, weight = self.prediction(*moments), self.predictor.weight
-        within = sum(w * one.covariance(queries).cpu().numpy() for w, one in zip(weight, self.members, strict=True))
-        apart = moments[0] - np.tensordot(weight, moments[0], (0, 1))[:, None]  # (n, M, P)
-        within = within[..., None] * moments[3][:, None] * moments[3]
-        scaled = self.wider**2 * within + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
-        usual, places = found.scaled.deviation, np.arange(len(queries))
-        correlation = scaled / (usual[:, None] * usual)
-        correlation[places, places] = 1.0
-        covariance: np.ndarray = correlation * found.deviation[:, None] * found.deviation
-        return covariance
+    def covariance_within(self, queries: Tensor) -> np.ndarray:
+        weighted = zip(self.predictor.weight, self.members, strict=True)
+        found: np.ndarray = sum(weight * one.covariance(queries).cpu().numpy() for weight, one in weighted)
+        return found
 
     @cached_property
     def left_out(self) -> tuple[np.ndarray, Prediction]:
@@ -250,17 +247,6 @@ class GPNumbersFitted(NumberFitted):
             return math.nan
         evidence = self.rows.evidence[judges(self.rows).numpy()]
         return float(evidence @ self.left_out_densities / evidence.sum())
-
-
-def errors_of(weight: np.ndarray, mean: np.ndarray, variance: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """How far off numbers (n, P) are, in deviations of an average of members by weights (M,).
-
-    By their means (n, M, P) and variances (n, M).
-    """
-    centre = np.einsum("m,nmp->np", weight, mean)
-    spread = (variance @ weight)[:, None] + np.einsum("m,nmp->np", weight, (mean - centre[:, None]) ** 2)
-    errors: np.ndarray = (numbers - centre) / np.sqrt(spread)
-    return errors
 
 
 def trusting(rows: LabelledRows, trusted: np.ndarray | None) -> LabelledRows:

@@ -25,14 +25,15 @@ from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.plan import Plan, choose_plans, columns_scaling
 from sureshot.estimators.gp.row_noise import row_noise
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.solved_fitting import is_solved, solved_member, solved_plan
+from sureshot.estimators.gp.solved_fitting import N_NEIGHBOURS, is_solved, solved_plan
+from sureshot.estimators.gp.solved_member import SolvedNumberMember
 from sureshot.estimators.gp.tuning.given_kernel import learnt_kernel
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
 from sureshot.estimators.numbers.number_fitted import optimism
 from sureshot.estimators.numbers.support import NumberSupport, supports
-from sureshot.estimators.numbers.tails import DEGREES, MARGIN, degrees_of, scale_of, trust
+from sureshot.estimators.numbers.tails import DEGREES, degrees_of, is_ahead, scale_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of, places_among, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
@@ -163,8 +164,7 @@ def safest(found: Sequence[GPNumbersFitted]) -> GPNumbersFitted:
 
 def _is_as_good(fitted: GPNumbersFitted, other: GPNumbersFitted) -> bool:
     """Whether left-out numbers are as probable as by another fit, within errors."""
-    lost = other.left_out_densities - fitted.left_out_densities
-    return float(lost.mean()) <= MARGIN * float(lost.std()) / math.sqrt(len(lost))
+    return not is_ahead(other.left_out_densities - fitted.left_out_densities)
 
 
 def _with_tails(
@@ -290,7 +290,8 @@ def _member(
         return LocalNumberMember.of(plan, support, rows)
     if is_solved(settings.approximation):
         with threads_for(len(support.y)):
-            return solved_member(settings, plan, support, rows, known)
+            near = max(N_NEIGHBOURS, settings.n_neighbours)
+            return SolvedNumberMember.found(plan, support, rows, settings.approximation, near, settings.seed, known)
     with threads_for(len(support.y)), torch.no_grad():
         if is_new and settings.approximation in BY_NAME:
             plan = with_parts(settings, plan, support)

@@ -21,7 +21,7 @@ from sureshot.estimators.gp.plan import Plan
 from sureshot.estimators.gp.settings import Settings
 from sureshot.estimators.gp.tuning.log_density import LogDensity
 from sureshot.estimators.numbers.support import supports
-from sureshot.estimators.numbers.tails import MARGIN
+from sureshot.estimators.numbers.tails import is_ahead
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 from sureshot.estimators.rows.preprocessing import Scaling
@@ -99,7 +99,7 @@ def row_noise(settings: Settings, scaling: Scaling, rows: LabelledRows, errors: 
     usual, own = known.usual_without(), squared[known.seen]
     level, slope = (np.array(part) for part in zip(*map(_fit, usual.T, own.T), strict=True))
     gain = (_losses(own, np.log(own.mean(axis=0) + _KEPT_APART)) - _losses(own, level + slope * usual)).sum(axis=1)
-    if float(gain.mean()) <= MARGIN * float(gain.std()) / math.sqrt(len(gain)):
+    if not is_ahead(gain):
         return None
     return replace(known.widths, level=level, slope=slope)
 

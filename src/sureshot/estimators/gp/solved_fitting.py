@@ -12,11 +12,10 @@ from sureshot.estimators.gp.model import least_squares
 from sureshot.estimators.gp.options import LOCAL_KERNELS
 from sureshot.estimators.gp.plan import Plan, SupportOf, choose_plans
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.gp.solved_member import PRODUCTS, Solved, SolvedNumberMember
+from sureshot.estimators.gp.solved_member import PRODUCTS
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.gp.tuning.local_learning import local_kernel
 from sureshot.estimators.gp.tuning.objective import Objective
-from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.estimators.rows.labelled_rows import LabelledRows, sample_of
 from sureshot.estimators.rows.preprocessing import Scaling
 from sureshot.estimators.rows.support import EXACT_LIMIT
@@ -63,12 +62,3 @@ def solved_plan(
         return replace(plan, kernel=scaled(plan.kernel, gain), model=model, local=None)
     settings, some = replace(settings, kernel=kernel), sample_of(rows, min(1.0, EXACT_LIMIT / len(rows.y)))
     return choose_plans(settings, (least_squares(settings.noise),), objective, some, support_of, None, scaling)[0][0]
-
-
-def solved_member(
-    settings: Settings, plan: Plan, support: NumberSupport, rows: LabelledRows, known: Any
-) -> SolvedNumberMember:
-    """By a plan; what is `known` of it where it has been solved before says where to start."""
-    before = known if isinstance(known, SolvedNumberMember) else None
-    start = Solved(settings.approximation, max(N_NEIGHBOURS, settings.n_neighbours), support.numbers[:0], 0.0)
-    return SolvedNumberMember.found(plan, support, rows, start, settings.seed, before)

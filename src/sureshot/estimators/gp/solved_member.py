@@ -72,18 +72,19 @@ class SolvedNumberMember(NumberMember):
         plan: Plan,
         support: NumberSupport,
         rows: LabelledRows,
-        solved: Solved,  # of which approximation and neighbours are kept
+        approximation: str,
+        n_neighbours: int,  # that variances are given
         seed: int,
-        known: SolvedNumberMember | None = None,  # of the same plan and like rows: where to start
+        known: NumberMember | None = None,  # of the same plan and like rows: where to start, if it is of this kind
     ) -> SolvedNumberMember:
         """By solving for rows."""
-        products, residual = PRODUCTS[solved.approximation](plan.kernel, support.x), support.residuals
+        products, residual = PRODUCTS[approximation](plan.kernel, support.x), support.residuals
         noise = plan.model.noise / support.weight
-        start = None if known is None else known.dual_of(rows)
+        start = known.dual_of(rows) if isinstance(known, SolvedNumberMember) else None
         dual, log_det = conditioned(products, residual, noise, torch.Generator().manual_seed(seed), start)
         each = log_det - noise.log().sum() + support.weight.sum() * math.log(2 * math.pi * plan.model.noise)
         evidence = -0.5 * float((residual * dual).sum() + residual.shape[1] * each)
-        return cls.of(plan, support, rows, replace(solved, dual=aligned(dual), log_evidence=evidence))
+        return cls.of(plan, support, rows, Solved(approximation, n_neighbours, aligned(dual), evidence))
 
     @property
     def log_evidence(self) -> float:

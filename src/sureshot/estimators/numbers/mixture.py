@@ -38,6 +38,11 @@ class NormalMixture:
         found: np.ndarray = logsumexp(logs, axis=0, b=self.weight.reshape(len(self.weight), -1, 1))
         return found
 
+    def errors(self, y: np.ndarray) -> np.ndarray:
+        """How far numbers (n, P) are above the mean, in deviations."""
+        found: np.ndarray = (y - self.mean) / self.deviation
+        return found
+
     def cumulative(self, y: np.ndarray) -> np.ndarray:
         """The probability (n, P) of less than numbers (n, P)."""
         return self._averaged(ndtr((y - self.means) / self.deviations))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from sureshot.estimators.fitted import Fitted
@@ -18,8 +17,7 @@ from sureshot.estimators.numbers.mixture import NormalMixture
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.tails import noise_scales
 from sureshot.estimators.numbers.target_scale import TargetScale
-from sureshot.estimators.outliers import MOST_LEFT_OUT, OutlierScore
-from sureshot.estimators.rows.labelled_rows import merge_rows
+from sureshot.estimators.outliers import OutlierScore, learnt_score
 
 _CHOSEN = 2
 _LEAST = 1e-12
@@ -92,11 +90,6 @@ class NumberFitted(Fitted, ABC):
             np.ones(1), mean[None, None], np.maximum(deviation, _LEAST * abs(mean) + _LEAST)[None, None]
         )
 
-    @property
-    def settled(self) -> NumberFitted:
-        """The same with all that predictions need."""
-        return self
-
     def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray, widths: np.ndarray) -> Prediction:
         """By moments (n, M, P) and (n, M), of numbers and of latents without noise, and widths (n, P) of rows."""
         scales, shares = noise_scales(self.degrees)
@@ -114,8 +107,21 @@ class NumberFitted(Fitted, ABC):
         """What labelled rows do to means."""
 
     @abstractmethod
+    def covariance_within(self, queries: Tensor) -> np.ndarray:
+        """Of latents at queries (Q, D), (Q, Q), the average of the members'; `ValueError` where these have none."""
+
     def covariance(self, queries: Tensor) -> np.ndarray:
-        """Of numbers at queries (Q, D), (Q, Q, P), in the user's units; `ValueError` where members have none."""
+        """Of numbers at queries (Q, D), (Q, Q, P), in the user's units: correlations are those on the scale."""
+        within = self.covariance_within(queries)[..., None]
+        mean, variance, latent, widths = (part.cpu().numpy() for part in self.predictor.moments(queries))
+        found, weight = self.prediction(mean, variance, latent, widths), self.predictor.weight
+        apart = mean - np.tensordot(weight, mean, (0, 1))[:, None]  # (n, M, P)
+        scaled = self.wider**2 * within * widths[:, None] * widths + np.einsum("m,imp,jmp->ijp", weight, apart, apart)
+        usual, places = found.scaled.deviation, np.arange(len(queries))
+        correlation = scaled / (usual[:, None] * usual)
+        correlation[places, places] = 1.0
+        covariance: np.ndarray = correlation * found.deviation[:, None] * found.deviation
+        return covariance
 
     @property
     @abstractmethod
@@ -147,11 +153,7 @@ class NumberFitted(Fitted, ABC):
     @cached_property
     def outlier_score(self) -> OutlierScore:
         """What makes the outlier score of rows; made when it is first asked for."""
-        x = merge_rows(self.rows.x, np.zeros(len(self.rows.x), dtype=np.int64), np.ones(len(self.rows.x))).x
-        some = x[np.unique(np.linspace(0, len(x) - 1, MOST_LEFT_OUT).astype(np.int64))]
-        with torch.no_grad():
-            of_model = self.unknown(self.predictor.moments(self.predictor.inputs(some))[2]).cpu().numpy()
-        return OutlierScore.of(x, self.scalings(x), of_model, self.has_directions)
+        return learnt_score(self, lambda queries: self.unknown(self.predictor.moments(queries)[2]))
 
     def unknown(self, latent: Tensor) -> Tensor:
         """Deviations (Q,) of latents, by the members' variances (Q, M)."""

@@ -69,8 +69,7 @@ class Prediction:
 
     def errors(self, y: np.ndarray) -> np.ndarray:
         """How far off numbers (n, P) are, in deviations, on the scale on which they are learnt."""
-        found: np.ndarray = np.abs(self.scale(y) - self.scaled.mean) / self.scaled.deviation
-        return found
+        return np.abs(self.scaled.errors(self.scale(y)))
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> np.ndarray:
         """Draws (n, P, n_samples), one row and target independent of the others."""

@@ -14,8 +14,13 @@ import numpy as np
 from scipy import stats
 
 DEGREES = (2.0, 4.0, 8.0)
-MARGIN = 2.0  # standard errors by which tails must be ahead
+MARGIN = 2.0  # standard errors by which what is not usual must be ahead
 _SHARES = np.array([0, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.9, 1.0])
+
+
+def is_ahead(gain: np.ndarray) -> bool:
+    """Whether gains (n,) of left-out rows are more than luck."""
+    return float(gain.mean()) > MARGIN * float(gain.std()) / math.sqrt(len(gain))
 
 
 def trust(z: np.ndarray, degrees: float) -> np.ndarray:
@@ -47,9 +52,8 @@ def degrees_of(z: np.ndarray) -> tuple[float, float]:
     for degrees in DEGREES:
         scale = scale_of(z, degrees)
         gain = stats.t.logpdf(z / scale, degrees) - math.log(scale) - normal
-        mean, error = float(gain.mean()), float(gain.std()) / math.sqrt(len(z))
-        if mean > MARGIN * error and mean > best[2]:
-            best = (degrees, scale, mean)
+        if is_ahead(gain) and gain.mean() > best[2]:
+            best = (degrees, scale, float(gain.mean()))
     return best[:2]
 
 

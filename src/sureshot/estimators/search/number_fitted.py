@@ -99,21 +99,15 @@ class SearchNumbersFitted(Searched, NumberFitted):
 
         return without
 
-    def covariance(self, queries: Tensor) -> np.ndarray:
-        state, weight = self.state, self.predictor.weight
-        found = self.prediction(*(part.numpy() for part in self.predictor.moments(queries)))
-        within = np.zeros((len(queries), len(queries)))
-        for k, one in enumerate(weight.tolist()):  # large: one at a time
+    def covariance_within(self, queries: Tensor) -> np.ndarray:
+        state, within = self.state, np.zeros((len(queries), len(queries)))
+        for k, one in enumerate(self.predictor.weight.tolist()):  # large: one at a time
             particle = state.particles.chosen([k])
             cross = particle.grams(state.prior, SharedRows(state.x, queries))
             own = particle.grams(state.prior, SharedRows(queries))[0]
             _, taken = self._numbers.chosen(slice(k, k + 1)).predicted(cross)
             within += one * (own - taken[0].mT @ taken[0]).numpy()
-        apart = found.scaled.means[..., 0] - found.scaled.mean[:, 0]
-        covariance = self.target.unit**2 * (self.wider**2 * within + np.einsum("m,mi,mj->ij", weight, apart, apart))
-        places = np.arange(len(queries))
-        covariance[places, places] = found.deviation[:, 0] ** 2
-        return covariance[..., None]
+        return within
 
     @property
     def _numbers(self) -> Numbers:

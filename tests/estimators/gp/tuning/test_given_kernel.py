@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import sureshot
 from sureshot import GPRegressor
-from sureshot.estimators.gp.tuning.given_kernel import _left_out_density, _log_evidence, learnt_kernel
+from sureshot.estimators.gp.tuning.given_kernel import density_of, learnt_kernel
 from sureshot.estimators.numbers.support import NumberSupport
 from sureshot.kernels import RBF, Expression, Periodic, SpectralMixture
 
@@ -39,14 +39,13 @@ def drifting_season(n: int, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarr
 def test_what_is_climbed_is_the_dense_evidence_and_the_density_of_left_out_rows() -> None:
     x, y, weight = RNG.normal(size=(9, 1)), RNG.normal(size=9), RNG.uniform(0.5, 2, size=9)
     kernel, noise, rows = RBF(0.7), 0.3, support(x, y, weight)
-    targets, mean = rows.targets
     gram, variances = kernel(rows.x), noise / weight
-    arguments = (gram, torch.tensor(noise, dtype=torch.float64), rows, targets, mean)
+    arguments = (rows, gram, torch.tensor(noise, dtype=torch.float64))
     centre = float((weight * y).sum() / weight.sum())
     # A row of weight w is w rows, whose mean has variance noise / w, and whose scatter is none.
     normaliser = 0.5 * (np.log(2 * np.pi * variances) - weight * np.log(2 * np.pi * noise)).sum()
     total = multivariate_normal(np.full(9, centre), gram.numpy() + np.diag(variances)).logpdf(y) + normaliser
-    np.testing.assert_allclose(float(_log_evidence(*arguments)), total / weight.sum(), rtol=1e-10)
+    np.testing.assert_allclose(float(density_of(*arguments, True)), total / weight.sum(), rtol=1e-10)
     logs = []
     for k in range(9):
         others = np.delete(np.arange(9), k)
@@ -54,18 +53,18 @@ def test_what_is_climbed_is_the_dense_evidence_and_the_density_of_left_out_rows(
         solved = np.linalg.solve(among, gram.numpy()[others, k])
         found = norm(centre + solved @ (y[others] - centre), np.sqrt(1 - solved @ gram.numpy()[others, k] + noise))
         logs.append(found.logpdf(y[k]))
-    np.testing.assert_allclose(float(_left_out_density(*arguments)), np.mean(logs), rtol=1e-10)
+    np.testing.assert_allclose(float(density_of(*arguments, False)), np.mean(logs), rtol=1e-10)
 
 
 @pytest.mark.parametrize("by_evidence", [True, False])
 def test_no_number_of_the_kernel_gains_by_a_step(by_evidence: bool) -> None:
     x, y = drifting_season(60, 0.2)
-    rows, height_of = support(x[:, None], y), _log_evidence if by_evidence else _left_out_density
+    rows = support(x[:, None], y)
 
     def height(kernel: Expression) -> float:
         """At the best noise."""
         noises = torch.logspace(-3, -0.5, 120, dtype=torch.float64)
-        return max(float(height_of(kernel(rows.x), noise, rows, *rows.targets)) for noise in noises)
+        return max(float(density_of(rows, kernel(rows.x), noise, by_evidence)) for noise in noises)
 
     given = Periodic(1.0, 0.97) * RBF(5.0)
     found = learnt_kernel(given, rows, by_evidence)

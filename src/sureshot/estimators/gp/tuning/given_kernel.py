@@ -7,16 +7,14 @@ the nearest maximum is found: where it starts is the user's.
 from __future__ import annotations
 
 import logging
-import math
 
 from torch import Tensor
 
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.gp.tuning.family_search import scaled
 from sureshot.estimators.rows.support import EXACT_LIMIT, Support, sampled_rows
-from sureshot.gaussian.gram import GramPrior
 from sureshot.inference.by_evidence import LEAST_NOISE, climb
-from sureshot.inference.least_squares import leave_one_out_residuals, regression_log_evidence
+from sureshot.inference.least_squares import mean_log_density
 from sureshot.kernels import Expression
 from sureshot.kernels.dense import own_kernel
 
@@ -37,12 +35,11 @@ def learnt_kernel(given: Expression, support: Support, by_evidence: bool) -> Exp
     kernel = scaled(kernel, float(variance / kernel.diagonal(rows.x).mean()))
     numbers = {name: value.detach().log().requires_grad_() for name, value in kernel.parameters.items()}
     numbers["noise"] = (FIRST_NOISE * variance).log().requires_grad_()
-    objective = _log_evidence if by_evidence else _left_out_density
 
     def height() -> Tensor:
         at = {name: value.exp() for name, value in numbers.items()}
         noise = at.pop("noise") + LEAST_NOISE
-        return objective(kernel.replace(**at)(rows.x), noise, rows, targets, mean)
+        return density_of(rows, kernel.replace(**at)(rows.x), noise, by_evidence)
 
     with threads_for(len(rows.y)):
         climb(height, [value for name, value in numbers.items() if not name.endswith(PERIODS)], STEPS)
@@ -52,14 +49,7 @@ def learnt_kernel(given: Expression, support: Support, by_evidence: bool) -> Exp
     return kernel
 
 
-def _log_evidence(gram: Tensor, noise: Tensor, rows: Support, targets: Tensor, mean: Tensor) -> Tensor:
-    """For each number, in nats."""
-    evidence = regression_log_evidence(GramPrior(gram[None], mean[:, None]), targets, rows.weight, noise)
-    return evidence.mean() / rows.weight.sum()
-
-
-def _left_out_density(gram: Tensor, noise: Tensor, rows: Support, targets: Tensor, mean: Tensor) -> Tensor:
-    """For each number, in nats."""
-    residual, variance = leave_one_out_residuals(gram, noise, targets, mean, rows.weight, rows.left_out)
-    pointwise = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
-    return (pointwise @ rows.usable).mean() / rows.usable.sum()
+def density_of(rows: Support, gram: Tensor, noise: Tensor, by_evidence: bool) -> Tensor:
+    """Of a number of the rows, in nats."""
+    share = None if by_evidence else rows.left_out
+    return mean_log_density(gram, noise, *rows.targets, rows.weight, share, rows.usable)

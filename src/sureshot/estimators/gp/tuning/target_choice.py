@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,12 +12,12 @@ from sureshot.estimators.gp.options import named_family
 from sureshot.estimators.gp.tuning.family_search import Search
 from sureshot.estimators.gp.tuning.log_density import LogDensity
 from sureshot.estimators.numbers.support import NumberSupport
+from sureshot.estimators.numbers.tails import is_ahead
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
 
 COMPARED = 400  # rows
 KERNEL = "matern32"
-MARGIN = 2.0  # standard errors by which a scale must be ahead of numbers as they are
 
 
 def scales_to_try(
@@ -47,8 +46,7 @@ def scales_to_try(
         known, *found = (_log_densities(rows, scale, support_of) for scale in (plain, *bent))
     gains = [densities - known for densities in found]
     best = max(range(len(bent)), key=lambda k: float(gains[k].mean()))
-    error = float(gains[best].std()) / math.sqrt(len(rows.y))
-    return [plain, bent[best]] if float(gains[best].mean()) > MARGIN * error else [plain]
+    return [plain, bent[best]] if is_ahead(gains[best]) else [plain]
 
 
 def _log_densities(
