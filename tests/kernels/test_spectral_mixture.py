@@ -84,6 +84,7 @@ def test_numbers_that_do_not_vary_have_a_start() -> None:
         (np.arange(9.0), np.full(9, np.nan), 1, "all finite"),
         (np.arange(9.0), np.zeros(9), 3, "n_mixtures must be from 1 to a quarter"),
         (np.ones(9), np.zeros(9), 1, "of different x"),
+        (np.repeat(np.arange(5.0), 9), np.zeros(45), 2, "got 2 for 5 such rows"),
     ],
 )
 def test_what_has_no_periodogram_is_refused(x: np.ndarray, y: np.ndarray, n: int, message: str) -> None:

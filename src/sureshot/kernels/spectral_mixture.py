@@ -76,13 +76,13 @@ class SpectralMixture(Leaf):
                 "from_periodogram takes one column x (n,) and numbers y (n,), all finite; got shapes "
                 f"{np.shape(x)} and {np.shape(y)}. Of several columns give one at a time, see Columns."
             )
-        extent = np.ptp(at)
-        if not 1 <= n_mixtures <= len(at) // 4 or not extent > 0:
+        extent, places = np.ptp(at), np.unique(at)
+        if not 1 <= n_mixtures <= len(places) // 4:
             raise ValueError(
-                f"n_mixtures must be from 1 to a quarter of the rows, of different x; got {n_mixtures} for {len(at)} "
-                "rows."
+                f"n_mixtures must be from 1 to a quarter of the rows of different x; got {n_mixtures} for "
+                f"{len(places)} such rows."
             )
-        gaps = extent / np.median(np.diff(np.unique(at)))  # that many would fill the range: two rows a period at least
+        gaps = extent / np.median(np.diff(places))  # that many would fill the range: two rows a period at least
         tried = np.arange(1, PER_PERIOD * min(gaps, MOST_GAPS * len(at)) / 2) / (PER_PERIOD * extent)
         at, left, chosen = at - at.mean(), values - values.mean(), list[float]()
         for _ in range(n_mixtures):
