@@ -142,14 +142,18 @@ def basis_of(settings: Settings, plan: Plan, support: Support) -> Basis:
 
 def basis_for(settings: Settings, plan: Plan, support: Support) -> Finite:
     """Explicit features of the kernel, or those by inducing inputs, which may be all rows, or what was asked for."""
+    if plan.parts is None and by_inducing_inputs(settings, plan, support):
+        return basis_through(plan, support, placed_inputs(support, settings.n_inducing or DEFAULT_INDUCING))
+    return basis_through(plan, support, None)
+
+
+def basis_through(plan: Plan, support: Support, inducing: Tensor | None) -> Finite:
+    """By inducing inputs that are at hand; without any by explicit features, or by all rows."""
     if plan.parts is not None:
         return plan.parts.under(plan.kernel)
-    if by_inducing_inputs(settings, plan, support):
-        inputs = placed_inputs(support, settings.n_inducing or DEFAULT_INDUCING)
-        return Inducing(plan.kernel, inputs, plan.model.searches)
-    if has_finite_rank(plan, support):
+    if inducing is None and has_finite_rank(plan, support):
         return Explicit.of(plan.kernel, support.x)
-    return Inducing(plan.kernel, support.x, plan.model.searches)
+    return Inducing(plan.kernel, support.x if inducing is None else inducing, plan.model.searches)
 
 
 def condition_on(

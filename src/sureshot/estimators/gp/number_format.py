@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sureshot.approximations.base import Finite
-from sureshot.approximations.explicit import Explicit
 from sureshot.approximations.inducing import Inducing
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.backbone import NetworkEncoder, StoredNetwork
-from sureshot.estimators.gp.member_fitting import has_finite_rank
+from sureshot.estimators.gp.member_fitting import basis_through
 from sureshot.estimators.gp.number_fitted import GPNumbersFitted, trusting
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, seen_by
 from sureshot.estimators.gp.plan import Plan
@@ -105,18 +103,10 @@ def _fitted(stored: StoredNumbers) -> GPNumbersFitted:
         support = seen_by(plan, rows, stored.target)
         if plan.local is not None:
             members.append(LocalNumberMember.of(plan, support, rows))
-            continue
-        if part.solved is not None:
+        elif part.solved is not None:
             members.append(SolvedNumberMember.of(plan, support, rows, part.solved))
-            continue
-        basis: Finite
-        if plan.parts is not None:
-            basis = plan.parts.under(plan.kernel)
-        elif part.inducing is None and has_finite_rank(plan, support):
-            basis = Explicit.of(plan.kernel, support.x)
         else:
-            basis = Inducing(plan.kernel, support.x if part.inducing is None else part.inducing, plan.model.searches)
-        members.append(GlobalNumberMember.of(plan, support, basis))
+            members.append(GlobalNumberMember.of(plan, support, basis_through(plan, support, part.inducing)))
     found = GPNumbersFitted.of(training, members, stored.target)
     if stored.widths is None or stored.squared_errors is None:
         return found

@@ -260,12 +260,20 @@ def less(fitted: SearchFitted, rows: np.ndarray, classes: np.ndarray, n_jobs: in
     with one_thread():
         state = without(fitted.state, torch.from_numpy(rows), torch.from_numpy(classes))
         state, inducing_for = _seen_through(replace(fitted, inducing_for=0), state, state.x[:0])
-        state, info = settled(state, generator, fitted.settings.smc(n_jobs))
-        if info.drawn_anew:
-            warn(DRAWN_ANEW, RuntimeWarning)
+        state = settled_after(state, generator, fitted.settings, n_jobs)
         left = replace(left, y=number[left.y])
         fewer = replace(fitted, classes=fitted.classes[classes], rows=left, inducing_for=inducing_for)
         return fewer.with_state(state)
+
+
+def settled_after(
+    state: SmcState, generator: torch.Generator, settings: SearchSettings, n_jobs: int | None
+) -> SmcState:
+    """The particles moved, once rows have left."""
+    state, info = settled(state, generator, settings.smc(n_jobs, state.of_numbers))
+    if info.drawn_anew:
+        warn(DRAWN_ANEW, RuntimeWarning)
+    return state
 
 
 def settled_settings(given: SearchSettings, known: SearchSettings | None) -> SearchSettings:

@@ -11,15 +11,13 @@ from sureshot.computing.threads import one_thread
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows, part_of
-from sureshot.estimators.search.learning import DRAWN_ANEW, Batches, repeated, scaled_columns, shuffled
+from sureshot.estimators.search.learning import Batches, repeated, scaled_columns, settled_after, shuffled
 from sureshot.estimators.search.number_fitted import NumberParticles, SearchNumbersFitted, numbers_fitted_of
 from sureshot.estimators.search.results import Callback, inputs_of
 from sureshot.estimators.search.settings import SearchSettings
 from sureshot.networks.seeds import generator_for
 from sureshot.structure.numbers import started
 from sureshot.structure.removal import without
-from sureshot.structure.smc import settled
-from sureshot.warned import warn
 
 
 def first_numbers(training: TrainingSet, settings: SearchSettings, seed: int) -> SearchNumbersFitted:
@@ -57,8 +55,5 @@ def fewer_numbers(fitted: SearchNumbersFitted, stays: np.ndarray, n_jobs: int | 
     """With some rows (N,) bool only."""
     generator = generator_for(fitted.seed, "removal", len(fitted.steps), len(fitted.rows.y))
     with one_thread():
-        state = without(fitted.state, torch.from_numpy(stays))
-        state, info = settled(state, generator, fitted.settings.smc(n_jobs, of_numbers=True))
-        if info.drawn_anew:
-            warn(DRAWN_ANEW, RuntimeWarning)
+        state = settled_after(without(fitted.state, torch.from_numpy(stays)), generator, fitted.settings, n_jobs)
         return replace(fitted, rows=part_of(fitted.rows, stays)).with_state(state)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Normal
 
 from sureshot.meta.learners.base import Learner, mean_over_rows, require_finite, seeded
 from sureshot.meta.tasks import Tasks
@@ -31,8 +32,7 @@ class Moments(NamedTuple):
 
     def log_density(self, y: Tensor) -> Tensor:
         """Of rows by themselves, (T, Q), in nats; y (T, Q, K)."""
-        z = (y - self.mean) / self.deviation
-        parts = -0.5 * z.square() - self.deviation.log() - 0.5 * math.log(2 * math.pi)
+        parts = Normal(self.mean, self.deviation, validate_args=False).log_prob(y)
         return torch.logsumexp(parts.sum(-1), 0) - math.log(len(parts))
 
     def overall(self) -> tuple[Tensor, Tensor]:
