@@ -68,7 +68,6 @@ class NormalMixture:
 
     def _averaged(self, values: np.ndarray) -> np.ndarray:
         """Of values (M, n, P), (n, P)."""
-        if self.weight.ndim == 1:
-            return np.tensordot(self.weight, values, 1)
-        found: np.ndarray = np.einsum("mn,mnp->np", self.weight, values)
+        weight = self.weight.reshape(len(self.weight), -1)
+        found: np.ndarray = np.einsum("mn,mnp->np", np.broadcast_to(weight, values.shape[:2]), values)
         return found

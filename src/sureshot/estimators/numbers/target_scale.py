@@ -64,7 +64,8 @@ class TargetScale:
             with np.errstate(divide="ignore"):
                 found = np.log(np.maximum(y, 0.0))
         else:
-            found = self._powers((y - self.centre) / self.unit)
+            u = (y - self.centre) / self.unit
+            found = u if self.transform == "none" else np.sign(u) * special.boxcox1p(np.abs(u), self._powers(u))
         return (found - self.mean) / self.deviation
 
     def back(self, z: np.ndarray) -> np.ndarray:
@@ -72,7 +73,10 @@ class TargetScale:
         u = z * self.deviation + self.mean
         if self.transform == "log":
             return np.exp(np.minimum(u, _FARTHEST))
-        return self._roots(u) * self.unit + self.centre
+        if self.transform != "none":
+            roots = special.inv_boxcox1p(np.abs(u), self._powers(u))
+            u = np.sign(u) * np.minimum(roots, np.exp(_FARTHEST))
+        return u * self.unit + self.centre
 
     def log_slope(self, y: np.ndarray) -> np.ndarray:
         """Logarithms (..., P) of how much the scale moves with numbers: what densities on it lack."""
@@ -84,17 +88,8 @@ class TargetScale:
         return slope
 
     def _powers(self, u: np.ndarray) -> np.ndarray:
-        if self.transform == "none":
-            return u
-        found: np.ndarray = np.sign(u) * special.boxcox1p(np.abs(u), np.where(u < 0, 2 - self.power, self.power))
-        return found
-
-    def _roots(self, v: np.ndarray) -> np.ndarray:
-        if self.transform == "none":
-            return v
-        roots = special.inv_boxcox1p(np.abs(v), np.where(v < 0, 2 - self.power, self.power))
-        found: np.ndarray = np.sign(v) * np.minimum(roots, np.exp(_FARTHEST))
-        return found
+        """Box & Cox's of sizes (..., P), as Yeo & Johnson's goes by the sign."""
+        return np.where(u < 0, 2 - self.power, self.power)
 
 
 def _standard(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

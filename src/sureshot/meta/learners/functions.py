@@ -63,6 +63,11 @@ class Context(NamedTuple):
         return cls.of(tasks.support_x, tasks.support_y, tasks.support_mask)
 
     @classmethod
+    def of_query(cls, tasks: Tasks) -> Context:
+        """Queries of tasks."""
+        return cls.of(tasks.query_x, tasks.query_y, tasks.query_mask)
+
+    @classmethod
     def of_all(cls, tasks: Tasks) -> Context:
         """Support and queries of tasks."""
         merged = tasks.merged()
@@ -128,7 +133,7 @@ class RegressionLearner(Learner):
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean negative log density of the queries, (T,), given the support, unless a learner has another loss."""
-        context, query = Context.of_support(tasks), Context.of(tasks.query_x, tasks.query_y, tasks.query_mask)
+        context, query = Context.of_support(tasks), Context.of_query(tasks)
         density = self.answer(self.encode(context, generator), query.x).log_density(query.y)
         return -mean_over_rows(density, query.mask)
 

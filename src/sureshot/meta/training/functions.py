@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sureshot.meta.functions import FunctionData
-from sureshot.meta.learners.functions import RegressionLearner
+from sureshot.meta.learners.functions import Context, RegressionLearner
 from sureshot.meta.processes import PROCESSES, make_process
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.function_config import FunctionTrainingConfig
@@ -76,11 +76,9 @@ def score(learner: RegressionLearner, exam: Tasks, device: torch.device) -> Func
     for start in range(0, len(exam), _TASKS_PER_PASS):
         tasks = exam.select(slice(start, start + _TASKS_PER_PASS)).to(device)
         found = learner.adapt(tasks).moments(tasks.query_x)
-        real = (
-            torch.ones_like(tasks.query_x[..., 0], dtype=torch.bool) if tasks.query_mask is None else tasks.query_mask
-        )
-        densities.append(found.log_density(tasks.query_y)[real])
-        squares.append((found.overall()[0] - tasks.query_y).square()[real])
+        asked = Context.of_query(tasks)
+        densities.append(found.log_density(asked.y)[asked.mask])
+        squares.append((found.overall()[0] - asked.y).square()[asked.mask])
     nll, mse = -float(torch.cat(densities).double().mean()), float(torch.cat(squares).double().mean())
     scores = FunctionScores(nll, mse**0.5)
     if not all(map(torch.isfinite, torch.tensor([nll, mse]))):
