@@ -18,14 +18,12 @@ from sureshot.data.remembered import Remembered
 from sureshot.estimators.few_shot.predictors import whole_weights
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.numbers.mixture import NormalMixture
-from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
+from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling, judges
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.meta.learners.functions import FunctionPosterior, Moments, RegressionLearner
-
-MOST_LEFT_OUT = 4000
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class FewShotNumbersFitted(NumberFitted):
     def left_out(self) -> tuple[np.ndarray, Prediction]:
         """Each row without it and its copies."""
         rows, predictor = self.rows, self.predictor
-        place = np.unique(np.linspace(0, len(rows.y) - 1, MOST_LEFT_OUT).round().astype(np.int64))
+        place = judges(rows).numpy()
         owner = torch.from_numpy(np.repeat(np.arange(len(rows.y)), rows.weight.astype(np.int64)))
         gone = (owner == torch.from_numpy(place)[:, None]).to(predictor.x.device)
         with torch.no_grad(), threads_for(len(owner)):

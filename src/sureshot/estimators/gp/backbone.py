@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from sureshot.data.remembered import Remembered
 from sureshot.deep.kernel_regression import KernelTraining, TrainedKernel, train_kernel
 from sureshot.estimators.devices import device_for
-from sureshot.estimators.gp.number_fitted import GPNumbersFitted, judges
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted
 from sureshot.estimators.numbers.mixture import NormalMixture
+from sureshot.estimators.numbers.number_fitted import judges
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder, as_rows
 from sureshot.estimators.rows.labelled_rows import merge_rows, places_among

@@ -19,14 +19,11 @@ from sureshot.estimators.gp.plan import relevance_of
 from sureshot.estimators.gp.row_noise import RowNoise, Widths
 from sureshot.estimators.gp.solved_member import evidence_of
 from sureshot.estimators.numbers.mixture import NormalMixture
-from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling
+from sureshot.estimators.numbers.number_fitted import MOST_JUDGES, NumberFitted, NumberPredictor, Pulling, judges
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.kernels import Expression
-
-MOST_JUDGES = 4000
-"""Left-out rows, evenly chosen, that weigh members and make intervals."""
 
 
 class NumberEnsembleMember(NamedTuple):
@@ -70,11 +67,6 @@ def stacked(found: list[NumberMoments]) -> tuple[Tensor, Tensor, Tensor]:
         torch.stack([one.total for one in found], 1),
         torch.stack([one.variance for one in found], 1),
     )
-
-
-def judges(rows: LabelledRows) -> Tensor:
-    """Places of the rows that are left out."""
-    return torch.from_numpy(np.unique(np.linspace(0, len(rows.y) - 1, MOST_JUDGES).round().astype(np.int64)))
 
 
 def left_out_moments(

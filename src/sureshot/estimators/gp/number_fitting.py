@@ -18,7 +18,7 @@ from sureshot.estimators.gp.fitting import CHOSEN, MOST_OF_AN_INPUT, for_reader,
 from sureshot.estimators.gp.local_fitting import local_plans
 from sureshot.estimators.gp.member_fitting import DEFAULT_INDUCING, basis_for, by_inducing_inputs
 from sureshot.estimators.gp.model import least_squares
-from sureshot.estimators.gp.number_fitted import GPNumbersFitted, judges, left_out_moments, trusting
+from sureshot.estimators.gp.number_fitted import GPNumbersFitted, left_out_moments, trusting
 from sureshot.estimators.gp.number_member import GlobalNumberMember, LocalNumberMember, NumberMember, seen_by, sees_all
 from sureshot.estimators.gp.number_noise import noisy, with_noise, with_noise_of_rows
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
@@ -31,7 +31,7 @@ from sureshot.estimators.gp.tuning.given_kernel import learnt_kernel
 from sureshot.estimators.gp.tuning.log_density import LogDensity, scored_numbers
 from sureshot.estimators.gp.tuning.stacking import stacking_weights
 from sureshot.estimators.gp.tuning.target_choice import scales_to_try
-from sureshot.estimators.numbers.number_fitted import optimism
+from sureshot.estimators.numbers.number_fitted import judges, optimism
 from sureshot.estimators.numbers.support import NumberSupport, supports
 from sureshot.estimators.numbers.tails import DEGREES, degrees_of, is_ahead, scale_of, trust
 from sureshot.estimators.numbers.target_scale import TargetScale
