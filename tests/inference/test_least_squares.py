@@ -105,7 +105,7 @@ def test_leave_one_out_path_is_regression_without_the_datum() -> None:
             alpha = torch.linalg.solve(noisy, (targets - mean[:, None])[:, kept].mT)
             torch.testing.assert_close(path.latent[k, :, i], mean + gram[i, kept] @ alpha)
             variance = gram[i, i] - gram[i, kept] @ torch.linalg.solve(noisy, gram[kept, i])
-            torch.testing.assert_close(path.variance[k, i], path.scale[k] * variance)
+            torch.testing.assert_close(path.variance[k, i], variance)
         prior = FeaturePrior(features.unsqueeze(0), mean.unsqueeze(-1))
         posterior = prior.condition(regression_sites(targets, weight, ratio))
         cavity, _ = leave_one_out(posterior.mean, posterior.variance, *posterior.sites)
@@ -179,7 +179,7 @@ def test_residuals_are_those_of_the_path() -> None:
     path = leave_one_out_path(*eigen(gram, weight), *of_labels(y, weight), ratio[None], share)
     residual, variance = leave_one_out_residuals(gram, ratio, *of_labels(y, weight), share)
     torch.testing.assert_close(residual, label_targets(y, 3, weight)[0] - path.latent[0])
-    torch.testing.assert_close(variance, path.variance[0] / path.scale + ratio)
+    torch.testing.assert_close(variance, path.variance[0] + ratio)
 
 
 def test_gradients_of_residuals() -> None:

@@ -85,7 +85,7 @@ class LeaveOneOutPath:
     """Leave-one-out latents along a path of noise levels, from one eigendecomposition."""
 
     latent: Tensor  # (L, P, N), leave-one-out means at each noise level
-    variance: Tensor  # (L, N), of the latents, without noise, the same for all targets
+    variance: Tensor  # (L, N), of the latents at unit output scale, without noise, the same for all targets
     scale: Tensor  # (L,), the output scale that maximises the evidence at that ratio of noise to output scale
 
 
@@ -104,7 +104,9 @@ def leave_one_out_path(
     gain = 1 / (eigenvalues.clamp_min(0) + noise_ratios[:, None])  # (L, N)
     solved = ((scaled @ basis) * gain[:, None, :]) @ basis.mT  # (L, P, N)
     diagonal = gain @ basis.square().mT  # (L, N)
-    return _by_inverses(targets, scaled, weight, noise_ratios, share, solved, diagonal)
+    noise, scale = noise_ratios[:, None], (scaled * solved).sum((-2, -1)) / (weight.sum() * len(targets))
+    residual, variance = _without(noise.unsqueeze(1) * solved, noise * diagonal, share)
+    return LeaveOneOutPath(targets - residual / root, noise * variance / weight, scale)
 
 
 @dataclass(frozen=True)
@@ -154,21 +156,6 @@ def leave_one_out_by_factors(
         )
 
 
-def _by_inverses(
-    targets: Tensor,  # (P, N)
-    scaled: Tensor,  # (P, N), less their means, by the roots of the weights
-    weight: Tensor,  # (N,)
-    noise_ratios: Tensor,  # (L,)
-    share: Tensor,  # (N,)
-    solved: Tensor,  # (L, P, N), ``B^-1`` times the scaled ones, with ``B = S^1/2 K S^1/2 + r I``
-    diagonal: Tensor,  # (L, N), of ``B^-1``
-) -> LeaveOneOutPath:
-    scale = (scaled * solved).sum((-2, -1)) / (weight.sum() * len(targets))
-    noise = noise_ratios[:, None]
-    residual, variance = _without(noise.unsqueeze(1) * solved, noise * diagonal, share)
-    return LeaveOneOutPath(targets - residual / weight.sqrt(), scale[:, None] * noise * variance / weight, scale)
-
-
 def leave_one_out_path_by_features(
     features: Tensor,  # (N, R), ``K = Phi Phi'`` at unit output scale
     targets: Tensor,  # (P, N)
@@ -193,11 +180,8 @@ def leave_one_out_path_by_features(
     scale = (scaled.square().sum() - (along.square() * gain[:, None, :]).sum((-2, -1))) / noise_ratios
     scale = scale / (weight.sum() * len(targets))
     residual, variance = _without(residual, unknown, share[rows])
-    return LeaveOneOutPath(
-        targets[:, rows] - residual / root[rows],
-        (scale * noise_ratios)[:, None] * variance / weight[rows],
-        scale,
-    )
+    variance = noise_ratios[:, None] * variance / weight[rows]
+    return LeaveOneOutPath(targets[:, rows] - residual / root[rows], variance, scale)
 
 
 def _directions(features: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ def with_noise(plan: Plan, support: NumberSupport, basis: Finite) -> Plan:
     path = leave_one_out_path_by_features(
         basis.features(support.x) / scale_now**0.5, *support.targets, support.weight, ratios, support.left_out, place
     )
-    variance = path.variance + (ratios * path.scale)[:, None]
+    variance = path.scale[:, None] * (path.variance + ratios[:, None])
     factors, pointwise = scored_numbers(path.latent, _of_targets(variance, asked), asked.targets[0], asked.usable)
     best = int((pointwise @ asked.usable).argmax())
     return noisy(plan, NOISE_RATIOS[best], float(path.scale[best]), float(factors[best]))

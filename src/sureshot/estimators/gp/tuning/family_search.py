@@ -252,12 +252,9 @@ class Search:
         paths = self._paths(lengthscale, levels)
         mean = self._by_rows([path.latent for path in paths])
         scales = torch.stack([path.scale for path in paths]).mean(0).clamp_min(1e-6)
-        variances = [path.variance for path in paths]
-        if stated is not None:
-            scales = stated / levels
-            units = [scales / path.scale.clamp_min(1e-100) for path in paths]  # 0 of targets that do not vary
-            variances = [unit[:, None] * own for unit, own in zip(units, variances, strict=True)]
-        variance = self._by_rows(variances).unsqueeze(1).expand_as(mean)
+        scales = scales if stated is None else stated / levels
+        each = ((path.scale if stated is None else scales, path.variance) for path in paths)
+        variance = self._by_rows([scale[:, None] * own for scale, own in each]).unsqueeze(1).expand_as(mean)
         latents = LeftOutLatents(mean, variance, levels * scales)
         temperatures, pointwise = self.objective.score(model, rule, latents, support, self.family.default_temperature)
         log_prior = _log_normal(lengthscale, DEFAULT_LENGTHSCALE, LENGTHSCALE_SPREAD)
