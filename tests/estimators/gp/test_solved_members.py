@@ -215,7 +215,7 @@ def test_a_kernel_of_ones_own_keeps_its_length_scale() -> None:
         ({"approximation": "iterative", "kernel": Linear()}, r"needs a kernel of distances.*got Linear\(1\)"),
         (
             {"approximation": "iterative", "time": "arrival"},
-            "'iterative' sees all rows at once: it goes with time=None",
+            "goes with approximation 'auto' or 'nearest_neighbours'; got 'iterative'",
         ),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from numbers import Real
 from typing import Any, get_args
 
@@ -25,7 +24,6 @@ from sureshot.estimators.gp.number_fitting import Wanted, fit_numbers, update_nu
 from sureshot.estimators.gp.number_format import GP_NUMBERS_FORMAT
 from sureshot.estimators.gp.options import NEAREST_NEIGHBOURS
 from sureshot.estimators.gp.settings import Settings, is_precomputed
-from sureshot.estimators.gp.solved_fitting import is_solved
 from sureshot.estimators.gp.solved_member import PRODUCTS
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
 from sureshot.estimators.numbers.target_scale import TRANSFORMS
@@ -287,18 +285,11 @@ class GPRegressor(IncrementalRegressor):
         return None if self.window is None else check_window(self.window, self.time)
 
     def _learn(self, training: TrainingSet, known: GPNumbersFitted | None, seed: int) -> GPNumbersFitted:
-        check_choice("approximation", self.approximation, APPROXIMATIONS)
         wanted = self._wanted
         arguments = {name: value for name, value in self._arguments.items() if name not in _OF_NUMBERS}
         if self.backbone is not None and self.standardize == "auto":
             arguments["standardize"] = False  # the network has chosen what a feature counts
-        solved = is_solved(self.approximation)
-        if solved:
-            if self.time is not None:
-                raise ValueError(f"approximation={self.approximation!r} sees all rows at once: it goes with time=None.")
-            arguments["approximation"] = "auto"
-        settings = Settings.checked({**_OF_CLASSES, **arguments}, seed, len(training.rows.y))
-        settings = replace(settings, approximation=self.approximation) if solved else settings
+        settings = Settings.checked({**_OF_CLASSES, **arguments}, seed, len(training.rows.y), APPROXIMATIONS)
         if known is None:
             return widened(fit_numbers(settings, training, wanted))
         return update_numbers(settings, training, known, wanted)

@@ -66,6 +66,7 @@ class Settings:
         arguments: Mapping[str, Any],
         seed: int,
         n_rows: int,  # that are to be learnt from; by these "auto" chooses the device
+        approximations: tuple[str, ...] = (*APPROXIMATIONS, *BY_NAME),  # that there are
     ) -> Settings:
         """The settings that the constructor's arguments stand for, all checked."""
         given = {name: value for name, value in arguments.items() if name not in BESIDE}
@@ -99,7 +100,7 @@ class Settings:
             chosen = check_choice(name, given[name], (True, False, "auto"))
             given[name] = chosen if isinstance(chosen, str) else bool(chosen)
         check_choice("objective", given["objective"], OBJECTIVES)
-        check_choice("approximation", given["approximation"], (*APPROXIMATIONS, *BY_NAME))
+        check_choice("approximation", given["approximation"], approximations)
         check_choice("predictive", given["predictive"], ("auto", *get_args(PredictiveRule)))
         if arguments["time"] is not None:
             _check_local(given, f"time={arguments['time']!r}")
