@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any]] = {
     "backbone needs 10 different rows at least": ({"backbone": "mlp"}, np.ones((60, 3))),
     "backbone_objective must be one of": ({"backbone": "mlp", "backbone_objective": "loss"}, TABLE),
     "backbone_steps must be": ({"backbone": "mlp", "backbone_steps": 0}, TABLE),
-    "backbone_learning_rate must be": ({"backbone": "mlp", "backbone_learning_rate": -1}, TABLE),
+    "backbone_learning_rate must lie": ({"backbone": "mlp", "backbone_learning_rate": -1}, TABLE),
     "goes with time=None": ({"backbone": "mlp", "time": "arrival"}, TABLE),
     "X has NaN|contains NaN": ({"backbone": "mlp"}, np.full((60, 3), np.nan)),
     "needs positive numbers": ({"backbone": "mlp", "target_transform": "log"}, TABLE),

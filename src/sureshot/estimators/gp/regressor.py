@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, get_args
 
-import numpy as np
 from gpytorch.kernels import Kernel
 from sklearn.utils import Tags
 from torch import nn
 
 from sureshot.approximations.by_name import BY_NAME
 from sureshot.computing.surroundings import undisturbed
+from sureshot.data.checks import check_share
 from sureshot.deep.kernel_regression import KernelObjective, KernelTraining
 from sureshot.estimators.arguments import RandomState, check_choice, check_count
 from sureshot.estimators.fitted import TrainingSet
@@ -236,23 +236,16 @@ class GPRegressor(IncrementalRegressor):
             return self._reader()
         if is_precomputed(self.kernel) or self.time is not None or self.columns != "auto":
             raise ValueError("backbone goes with time=None, columns='auto' and a kernel that is not precomputed.")
-        settings = self._network_training
+        settings = KernelTraining(
+            check_choice("backbone_objective", self.backbone_objective, get_args(KernelObjective)),
+            check_count("backbone_steps", self.backbone_steps),
+            check_share("backbone_learning_rate", self.backbone_learning_rate),
+            seed=self._drawn_seed()[0],
+        )
         encoder = untrained(self.backbone, X, settings.seed, self.device)
         checked, _ = encoder.check(type(self).__name__, X, None)
         numbers, weight = check_numbers(y, len(checked)), check_weights(sample_weight, checked)
         return trained(encoder, checked, numbers, weight, self._wanted.transform, settings)
-
-    @property
-    def _network_training(self) -> KernelTraining:
-        rate = self.backbone_learning_rate
-        if not isinstance(rate, int | float | np.floating) or not 0 < rate < 1:
-            raise ValueError(f"backbone_learning_rate must be a number between 0 and 1; got {rate!r}.")
-        return KernelTraining(
-            check_choice("backbone_objective", self.backbone_objective, get_args(KernelObjective)),
-            check_count("backbone_steps", self.backbone_steps),
-            float(rate),
-            seed=self._drawn_seed()[0],
-        )
 
     @property
     def _wanted(self) -> Wanted:
