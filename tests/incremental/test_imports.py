@@ -22,7 +22,7 @@ BELOW = {
     "data",
     "incremental",
 }
-BELOW |= {"members", "progress"}
+BELOW |= {"members", "progress", "ranges"}
 NETWORKS = {"deep", "networks", "persistence"}
 
 

@@ -10,7 +10,7 @@ import pytest
 ALLOWED = (
     "sureshot.networks",
     "sureshot.persistence",
-    *("sureshot.members", "sureshot.plugins", "sureshot.progress", "sureshot.lazy"),
+    *("sureshot.members", "sureshot.plugins", "sureshot.progress", "sureshot.lazy", "sureshot.ranges"),
 )
 SOURCES = sorted((Path(__file__).parents[2] / "src" / "sureshot" / "networks").rglob("*.py"))
 
