@@ -132,6 +132,7 @@ def test_replaced_settings(tmp_path: Path) -> None:
         ("[training]\nlearning_rate = 0", "training.learning_rate must be positive and finite"),
         ("[training]\nlearning_rate = nan", "training.learning_rate must be positive and finite"),
         ("[training]\nepisodes = 0", "training.episodes must be at least 1, got 0"),
+        ("[training]\nmilestones = [0]", "training.milestones must be at least 1, got 0"),
         ("[validation]\nselect_by = 'acuracy'", r"must be one of 'accuracy', 'nll', got 'acuracy' \(did you mean"),
         ("[validation]\npatience = 0", "validation.patience must be at least 1"),
         ("[episodes]\nshots = [1, 2, 3]", r"episodes.shots must be a whole number or a range of two whole numbers"),

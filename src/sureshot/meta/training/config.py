@@ -107,6 +107,8 @@ class OptimisationConfig:
         at_least("training", self, 0, "seed")
         positive = ("learning_rate", "learning_rate_kernel", "gradient_bound")
         check_positive(**{f"training.{name}": getattr(self, name) for name in positive})
+        for place in self.milestones:
+            check_counts(1, **{"training.milestones": place})
 
 
 @dataclass(frozen=True)
