@@ -14,7 +14,6 @@ from experiments.batch_learners import quiet
 from experiments.campaigns.cells import FAILED
 from experiments.campaigns.methods import Record, described
 from experiments.experiment import Table, Verdict
-from experiments.large_tables import of_splits
 from experiments.number_peers import METHODS, OURS, PROCESS, Answers
 from experiments.own_process import measured
 from sureshot import GPRegressor
@@ -106,7 +105,8 @@ IN_UNITS = ("rmse", "crps")
 def tables_of(splits: pd.DataFrame, captions: dict[str, str]) -> list[Table]:
     """One for each measure."""
     means, found = means_of(splits, list(captions)), []
-    errors = of_splits(splits, "log density").groupby("data", sort=False).sem().add_suffix(" s.e.")
+    by_split = splits.pivot_table(index=["data", "seed"], columns="method", values="log density", sort=False)
+    errors = by_split.groupby("data", sort=False).sem().rename_axis(columns=None).add_suffix(" s.e.")
     for name, caption in captions.items():
         wide = means[name].join(errors.dropna(how="all")) if name == "log density" else means[name]
         found.append(

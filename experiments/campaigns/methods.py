@@ -7,6 +7,7 @@ estimator are part of the settings, so changed defaults make a result stale.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,11 +88,15 @@ def paired(
 
 
 def what_is_missing(records: Sequence[Record], cells: Sequence[Cell]) -> list[str]:
-    """How many cells have a result, and which failed, in sentences for the page."""
+    """How many cells have a result, and why the others have none, in sentences for the page."""
     there = [record for record in records if FAILED not in record]
-    lines = [f"{len(there)} of {len(cells)} cells have a result."]
-    failed = [str(record["key"]) for record in records if FAILED in record]
-    return lines + ([f"Failed: {', '.join(failed)}."] if failed else [])
+    why = Counter(
+        f"{record['labels']['data']}, {record['labels']['method']}: {record[FAILED]}"
+        for record in records
+        if FAILED in record
+    )
+    told = [f"{text.rstrip('.')} ({n} cell{'s' * (n > 1)})." for text, n in why.items()]
+    return [f"{len(there)} of {len(cells)} cells have a result.", *told]
 
 
 def _slug(text: str | int) -> str:
