@@ -193,6 +193,8 @@ def test_a_refused_call_changes_nothing() -> None:
         "approximation must be one of": lambda: GPRegressor(approximation="ridge").fit(X, Y),
         "precomputed": lambda: GPRegressor("precomputed").fit(X, Y),
         "n_samples must be": lambda: model.sample_y(X, 0),
+        "random_state must be": lambda: model.sample_y(X, 1, "a"),
+        "or some of them; got none": lambda: model.predict_quantile(X, []),
     }
     for message, call in refused.items():
         with pytest.raises(ValueError, match=message):

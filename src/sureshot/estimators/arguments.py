@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from sureshot.data.checks import near
@@ -60,3 +61,14 @@ def check_jobs(jobs: Any) -> int | None:
             f"got {jobs!r}."
         )
     return None if jobs is None else int(jobs)
+
+
+def checked_random_state(given: Any) -> np.random.RandomState:
+    """Of a seed, a generator, or None for NumPy's own; ValueError for anything else."""
+    try:
+        return check_random_state(given)
+    except ValueError as error:
+        raise ValueError(
+            "random_state must be None, a whole number from 0 to 4294967295 or a numpy.random.RandomState; "
+            f"got {given!r}. Of a Generator take a number: int(generator.integers(2**32))."
+        ) from error

@@ -21,13 +21,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sureshot.computing.surroundings import own_surroundings, undisturbed
 from sureshot.computing.workers import are_workers, each
-from sureshot.estimators.arguments import Labels, Rows, Weights, check_count
+from sureshot.estimators.arguments import Labels, Rows, Weights, check_count, checked_random_state
 from sureshot.estimators.fitted import KEEPS, Fitted, TrainingSet
 from sureshot.estimators.fitted_attribute import ColumnNames, FittedAttribute
 from sureshot.estimators.rows.labelled_rows import LabelledRows, merge_rows
@@ -94,7 +93,7 @@ class IncrementalEstimator(BaseEstimator):
     def _drawn_seed(self) -> tuple[int, Any]:
         """A seed, and the random state after it was drawn; the user's stays where it is."""
         drawn = copy.deepcopy(self.random_state)
-        return 0 if drawn is None else int(_random_state(drawn).randint(2**31 - 1)), drawn
+        return 0 if drawn is None else int(checked_random_state(drawn).randint(2**31 - 1)), drawn
 
     def _merged(
         self, data: LabelledData, targets: np.ndarray, names: np.ndarray | None
@@ -373,16 +372,6 @@ def as_they_came(data: LabelledData, targets: np.ndarray, names: np.ndarray | No
     """The rows that count, with their targets, and ids if there are any."""
     rows = LabelledRows(data.kept, targets, data.weight)
     return RowsAsTheyCame.of(rows, None if names is None else names[data.counted])
-
-
-def _random_state(given: Any) -> np.random.RandomState:
-    try:
-        return check_random_state(given)
-    except ValueError as error:
-        raise ValueError(
-            "random_state must be None, a whole number from 0 to 4294967295 or a numpy.random.RandomState; "
-            f"got {given!r}. Of a Generator take a number: int(generator.integers(2**32))."
-        ) from error
 
 
 def _arrays(predict: Predict, fitted: Any, queries: Tensor) -> tuple[np.ndarray, ...]:

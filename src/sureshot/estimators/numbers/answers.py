@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.data.checks import check_share
-from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count
+from sureshot.estimators.arguments import RandomState, Rows, check_choice, check_count, checked_random_state
 from sureshot.estimators.base import IncrementalEstimator
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.influence import NumberInfluence, influence_on
@@ -59,7 +59,9 @@ class Forecast:
 
     def quantile(self, q: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """What shares of all rows like each are less than."""
-        shares = [check_share("q", float(one)) for one in np.ravel(q)]
+        shares = [check_share("q", one) for one in np.ravel(np.asarray(q, dtype=object))]
+        if not shares:
+            raise ValueError("q must be a share between 0 and 1, or some of them; got none.")
         found = np.stack([_as_given(self.fitted, self.found.quantile(one)) for one in shares], axis=-1)
         return found[..., 0] if np.ndim(q) == 0 else found
 
@@ -218,8 +220,8 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
             Rows of the kind that `fit` took.
         n_samples : int, default=1
             How many for each row.
-        random_state : int or RandomState, default=0
-            A seed, or a generator.
+        random_state : int, RandomState or None, default=0
+            A seed, a generator that moves on, or that of NumPy.
 
         Returns
         -------
@@ -227,8 +229,8 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
             In units of y, noise included.
         """
         fitted, n_samples = self._current(), check_count("n_samples", n_samples)
-        seed = random_state.randint(2**31 - 1) if isinstance(random_state, np.random.RandomState) else random_state
-        drawn = self._prediction(fitted, X).sample(n_samples, np.random.default_rng(seed))
+        rng = np.random.default_rng(checked_random_state(random_state).randint(2**31 - 1))
+        drawn = self._prediction(fitted, X).sample(n_samples, rng)
         return drawn[:, 0] if fitted.one_target else drawn
 
     def influence(self, X: Rows, n: int = 5, target: int = 0) -> NumberInfluence:
