@@ -36,7 +36,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
     tables = [Table("slopes", f"Slopes on log-log axes, of the last {LAST} sizes.", slopes, digits=2)]
     for problem in frame["data"].unique():
         tables += tables_of(frame[frame["data"] == problem], problem)
-    reasons = [f"{record['key']}: {record[FAILED]}." for record in records if FAILED in record]
+    reasons = [f"{record['key']}: {record[FAILED].rstrip('.')}." for record in records if FAILED in record]
     return Outcome(
         title="Approximations",
         introduction=(

@@ -112,7 +112,10 @@ def outcome_of(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell], sett
         seeds=settings.seeds,
         findings=(*unfinished(records, cells), *computed_on(records)),
         pictures=tuple(_pictures(records, settings)),
-        differences=("Steps are those that a few minutes of one core allow; the papers train for hours on a GPU.",),
+        differences=(
+            "Steps are those that a few minutes of one core allow; the papers train for hours on a GPU.",
+            "cnp, np and anp see places also as sines and cosines of 1 to 16 radians a unit.",
+        ),
     )
 
 

@@ -39,13 +39,14 @@ PLACES = 200  # of the bands of a picture
 SHOWN = (5, 15)  # rows of context in it
 
 
-def steps_of(steps: float, tasks_per_step: int, seed: int, **rates: float) -> dict[str, int | float]:
-    """The section ``training`` of so many steps, without checkpoints on the way."""
+def steps_of(steps: float, tasks_per_step: int, seed: int, **rates: float) -> dict[str, Any]:
+    """The section ``training`` of so many steps, the last fifth at a tenth of the rates; no checkpoints on the way."""
     episodes = max(1, round(steps)) * tasks_per_step
     return {
         "episodes": episodes,
         "episodes_per_step": tasks_per_step,
         **rates,
+        "milestones": [max(1, 4 * episodes // 5)],
         "seed": seed,
         "checkpoint_every": episodes,
         "log_every": episodes // 10 + 1,

@@ -16,6 +16,7 @@ from sureshot.meta.learners.functions import Context, RegressionLearner
 from sureshot.meta.processes import make_process
 from sureshot.meta.processes.anp import Attention
 from sureshot.meta.processes.latent import LatentNP
+from sureshot.meta.processes.layers import Waves
 from sureshot.meta.tasks import Tasks
 
 CPU = torch.device("cpu")
@@ -44,6 +45,16 @@ def test_a_conditional_process_knows_the_mean_of_its_pairs() -> None:
     twice = learner.condition(*(torch.cat([part, part], 1) for part in (x, y, mask))).moments(tasks.query_x)
     for one, other in zip(once, twice, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_inputs_with_waves() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 4, 2))
+    waves = Waves(2, 3)
+    angles = (x[..., None, :] * np.array([1.0, 2.0, 4.0])[:, None]).reshape(3, 4, 6)
+    expected = np.concatenate([x, np.sin(angles), np.cos(angles)], -1)
+    np.testing.assert_allclose(waves(torch.from_numpy(x)).numpy(), expected, rtol=1e-12)
+    assert waves.width == expected.shape[-1]
+    np.testing.assert_array_equal(Waves(2, 0)(torch.from_numpy(x)).numpy(), x)
 
 
 @pytest.mark.parametrize("floor", [0.01, 0.1])
@@ -183,6 +194,7 @@ def test_a_set_convolution_against_numpy() -> None:
         ("anp", (1, 1), {"width": 12, "heads": 5}, "multiple of heads"),
         ("np", (1, 1), {"draws": 0}, "draws must be at least 1"),
         ("cnp", (1, 1), {"layers": 0}, "layers must be at least 1"),
+        ("cnp", (1, 1), {"waves": -1}, "waves must be at least 0"),
     ],
 )
 def test_what_is_refused(name: str, widths: tuple[int, int], options: dict[str, Any], said: str) -> None:

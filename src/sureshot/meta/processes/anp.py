@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
-from sureshot.meta.processes.layers import answering, check_sizes, mlp, normals
+from sureshot.meta.processes.layers import Waves, answering, check_sizes, mlp, normals
 from sureshot.networks.backbones.initialisation import dense, orthogonal
 
 
@@ -50,6 +50,7 @@ class ANP(RegressionLearner):
         layers: int = 2,  # of the networks of pairs, of inputs and of answers
         heads: int = 8,
         blocks: int = 2,  # of attention among the pairs
+        waves: int = 5,  # sines and cosines beside each input; none as published
         floor: float = 0.01,  # of the deviation
         seed: int = 0,
     ) -> None:
@@ -59,20 +60,22 @@ class ANP(RegressionLearner):
             raise ValueError(f"width must be a multiple of heads and blocks at least 0, got {width}, {heads}, {blocks}")
         generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
         self.floor = floor
-        self.pairs = mlp([input_width + target_width, *hidden], generator)
-        self.places = mlp([input_width, *hidden], generator)
+        self.waves = Waves(input_width, waves)
+        self.pairs = mlp([self.waves.width + target_width, *hidden], generator)
+        self.places = mlp([self.waves.width, *hidden], generator)
         self.among = nn.ModuleList([Attention(width, heads, generator) for _ in range(blocks)])
         self.after = nn.ModuleList([mlp([width, width, width], generator) for _ in range(blocks)])
         self.norms = nn.ModuleList([nn.LayerNorm(width, dtype=torch.float32) for _ in range(2 * blocks)])
         self.across = Attention(width, heads, generator)
         self.no_pair = nn.Parameter(0.1 * torch.randn(2, width, generator=generator, dtype=torch.float32))
-        self.decoder = answering([input_width + width, *hidden, 2 * target_width], generator)
+        self.decoder = answering([self.waves.width + width, *hidden, 2 * target_width], generator)
 
     def encode(self, context: Context, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Keys and values (T, S + 1, H), and which there are (T, S + 1)."""
         key, value = self.no_pair[:, None, None].expand(-1, len(context.x), 1, -1)
-        keys = torch.cat([self.places(context.x), key], 1)
-        rows = torch.cat([self.pairs(torch.cat([context.x, context.y], -1)), value], 1)
+        seen = self.waves(context.x)
+        keys = torch.cat([self.places(seen), key], 1)
+        rows = torch.cat([self.pairs(torch.cat([seen, context.y], -1)), value], 1)
         mask = torch.cat([context.mask, torch.ones_like(context.mask[:, :1])], 1)
         for number, (attention, network) in enumerate(zip(self.among, self.after, strict=True)):
             even = self.norms[2 * number](rows)
@@ -81,5 +84,6 @@ class ANP(RegressionLearner):
         return keys, rows, mask
 
     def answer(self, encoded: tuple[Tensor, ...], query: Tensor) -> Moments:
-        found = self.across(self.places(query), *encoded)
-        return normals(self.decoder(torch.cat([query, found], -1)).unsqueeze(0), self.floor)
+        seen = self.waves(query)
+        found = self.across(self.places(seen), *encoded)
+        return normals(self.decoder(torch.cat([seen, found], -1)).unsqueeze(0), self.floor)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
-from sureshot.meta.processes.layers import answering, check_sizes, mean_of_rows, mlp, normals
+from sureshot.meta.processes.layers import Waves, answering, check_sizes, mean_of_rows, mlp, normals
 
 
 class CNP(RegressionLearner):
@@ -26,6 +26,7 @@ class CNP(RegressionLearner):
         *,
         width: int = 128,  # of all layers and of what is known of a function
         layers: int = 3,  # of encoder and decoder
+        waves: int = 5,  # sines and cosines beside each input; none as published
         floor: float = 0.01,  # of the deviation
         seed: int = 0,
     ) -> None:
@@ -33,13 +34,14 @@ class CNP(RegressionLearner):
         check_sizes(floor, width=width, layers=layers)
         generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
         self.floor = floor
-        self.encoder = mlp([input_width + target_width, *hidden], generator)
-        self.decoder = answering([input_width + width, *hidden, 2 * target_width], generator)
+        self.waves = Waves(input_width, waves)
+        self.encoder = mlp([self.waves.width + target_width, *hidden], generator)
+        self.decoder = answering([self.waves.width + width, *hidden, 2 * target_width], generator)
 
     def encode(self, context: Context, generator: torch.Generator) -> Tensor:
         """What is known, (T, H)."""
-        return mean_of_rows(self.encoder(torch.cat([context.x, context.y], -1)), context.mask)
+        return mean_of_rows(self.encoder(torch.cat([self.waves(context.x), context.y], -1)), context.mask)
 
     def answer(self, encoded: Tensor, query: Tensor) -> Moments:
         known = encoded.unsqueeze(1).expand(-1, query.shape[1], -1)
-        return normals(self.decoder(torch.cat([query, known], -1)).unsqueeze(0), self.floor)
+        return normals(self.decoder(torch.cat([self.waves(query), known], -1)).unsqueeze(0), self.floor)

@@ -17,7 +17,7 @@ from torch.distributions import Normal, kl_divergence
 
 from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
-from sureshot.meta.processes.layers import answering, check_sizes, mean_of_rows, mlp, normals
+from sureshot.meta.processes.layers import Waves, answering, check_sizes, mean_of_rows, mlp, normals
 from sureshot.meta.tasks import Tasks
 
 
@@ -33,6 +33,7 @@ class LatentNP(RegressionLearner):
         *,
         width: int = 128,
         layers: int = 3,
+        waves: int = 5,  # sines and cosines beside each input; none as published
         latent: int = 64,  # width of z
         draws: int = 4,  # of z in training
         draws_prediction: int = 32,  # and in use
@@ -44,9 +45,10 @@ class LatentNP(RegressionLearner):
         check_sizes(floor, draws=draws, draws_prediction=draws_prediction, **sizes)
         generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
         self.floor, self.latent, self.draws, self.draws_prediction = floor, latent, draws, draws_prediction
-        self.encoder = mlp([input_width + target_width, *hidden], generator)
+        self.waves = Waves(input_width, waves)
+        self.encoder = mlp([self.waves.width + target_width, *hidden], generator)
         self.of_latent = mlp([width, width, 2 * latent], generator)
-        self.decoder = answering([input_width + latent, *hidden, 2 * target_width], generator)
+        self.decoder = answering([self.waves.width + latent, *hidden, 2 * target_width], generator)
 
     def encode(self, context: Context, generator: torch.Generator) -> Tensor:
         """Draws of z, (M, T, Z)."""
@@ -57,13 +59,14 @@ class LatentNP(RegressionLearner):
 
     def latent_given(self, context: Context) -> Normal:
         """q(z | context), (T, Z); the deviation is between 0.1 and 1, as released."""
-        known = mean_of_rows(self.encoder(torch.cat([context.x, context.y], -1)), context.mask)
+        known = mean_of_rows(self.encoder(torch.cat([self.waves(context.x), context.y], -1)), context.mask)
         mean, raw = self.of_latent(known).chunk(2, -1)
         return Normal(mean, 0.1 + 0.9 * raw.sigmoid(), validate_args=False)
 
     def answer(self, encoded: Tensor, query: Tensor) -> Moments:
         latent = encoded.unsqueeze(2).expand(-1, -1, query.shape[1], -1)
-        inputs = torch.cat([query.expand(len(latent), *query.shape), latent], -1)
+        seen = self.waves(query).expand(len(latent), -1, -1, -1)
+        inputs = torch.cat([seen, latent], -1)
         return normals(self.decoder(inputs), self.floor)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:

@@ -14,6 +14,24 @@ from sureshot.networks.backbones.initialisation import dense, he_normal
 from sureshot.ranges import check_counts
 
 
+class Waves(nn.Module):
+    """Inputs as they are, with sines and cosines of them at 1, 2, 4, ... radians a unit.
+
+    Networks that see plain numbers learn fast changes last. Tancik et al. 2020, "Fourier features let networks learn
+    high frequency functions in low dimensional domains".
+    """
+
+    def __init__(self, input_width: int, count: int) -> None:
+        super().__init__()
+        check_counts(0, waves=count)
+        self.count, self.width = count, input_width * (1 + 2 * count)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) to (..., `width`)."""
+        angles = torch.cat([x * 2.0**k for k in range(self.count)], -1) if self.count else x[..., :0]
+        return torch.cat([x, angles.sin(), angles.cos()], -1)
+
+
 def mlp(widths: Sequence[int], generator: torch.Generator, last: float = 1.0) -> nn.Sequential:
     """Linear layers of these widths, the input's first, with rectifiers between them; `last` scales the last one."""
     layers = [dense(he_normal(after, before, generator)) for before, after in pairwise(widths)]
