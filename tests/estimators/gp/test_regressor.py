@@ -204,3 +204,15 @@ def test_without_an_objective_nothing_is_chosen() -> None:
     prior = kernel.diagonal(torch.from_numpy(QUERIES[:5])).numpy()
     variance = prior - (cross * np.linalg.solve(gram, cross)).sum(0) + plan.model.noise
     np.testing.assert_allclose(deviation, unit * np.sqrt(variance), rtol=1e-8)
+
+
+def test_a_length_scale_may_be_a_small_part_of_what_rows_extend_over() -> None:
+    """A sixteenth of the deviation of the column, of a function that is drawn by random features."""
+    rng = np.random.default_rng(0)
+    x, frequencies, phases = np.arange(1000.0), rng.normal(size=500) / 18, rng.uniform(0, 2 * np.pi, 500)
+    weights = rng.normal(size=500) / np.sqrt(250)
+    y = np.cos(x[:, None] * frequencies + phases) @ weights + 0.1 * rng.normal(size=1000)
+    queries = x[5:-5] + 0.5
+    mean = GPRegressor("rbf", noise="gaussian").fit(x[:, None], y).predict(queries[:, None])
+    error = mean - np.cos(queries[:, None] * frequencies + phases) @ weights
+    assert np.sqrt(np.mean(error**2)) < 0.05

@@ -26,7 +26,7 @@ from sureshot.inference.schemes import Effort, Request
 from sureshot.kernels import Expression, Scale, evaluate
 from sureshot.likelihoods.base import PredictiveRule
 
-LENGTHSCALES = tuple(2.0**k for k in range(-3, 4))  # relative to the kernel's natural length-scale
+LENGTHSCALES = tuple(2.0**k for k in range(-8, 4))  # relative to the kernel's natural length-scale
 OUTPUT_SCALES = tuple(10.0 ** (k / 2) for k in range(-2, 8))  # 0.1 ... 3162
 NOISE_RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 4))  # noise variance / output scale
 SCALES_OF_STATED_NOISE = tuple(10.0 ** (k / 4) for k in range(-8, 13))  # of outputs, of numbers of variance one
