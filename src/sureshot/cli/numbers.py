@@ -13,7 +13,6 @@ import pandas as pd
 from sureshot.cli import console, options
 from sureshot.cli.reading import Beside, Reading, written_number
 from sureshot.cli.tasks import shared_settings
-from sureshot.estimators.few_shot.regressor import FewShotRegressor
 from sureshot.estimators.gp.regressor import GPRegressor
 from sureshot.metrics import ranked_probability_score
 
@@ -46,6 +45,8 @@ def reporting() -> ModuleType:
 def unfitted(asked: options.Classifier, how: Reading) -> IncrementalRegressor:
     """The regressor that is asked for."""
     if asked.checkpoint is not None:
+        from sureshot.estimators.few_shot.regressor import FewShotRegressor
+
         return FewShotRegressor(asked.checkpoint, random_state=asked.seed)
     return GPRegressor(**shared_settings(asked, how))
 
