@@ -44,7 +44,7 @@ TEMPERATURE_ONE: Mapping[str, Any] = {"temperature": 1.0, "prediction_prior_mean
 """Their rows without a temperature, which have the prior mean 0 in use as well."""
 
 BY_GRADIENT: Mapping[str, Mapping[str, Any]] = {
-    "maml": {"inner_rate": 10.0},
+    "maml": {"inner_rate": 3.0},
     "abml": {"inner_rate": 5.0, "initial_deviation": 0.01, "inner_weight": 1e-5},
     "bayesian_maml": {"inner_rate": 100.0},
 }
