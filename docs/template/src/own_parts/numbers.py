@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
-from sureshot.meta.tasks import Tasks
 
 
 class Neighbours(RegressionLearner):
@@ -34,7 +33,3 @@ class Neighbours(RegressionLearner):
         near, far = self.log_deviations.exp()
         deviation = self.floor + near + (far - near) * alone
         return Moments((mean * alone).unsqueeze(0), deviation.expand_as(mean).unsqueeze(0))
-
-    def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        """Mean negative log density of the queries, (T,)."""
-        return self.predictive_losses(tasks, generator)
