@@ -1,15 +1,19 @@
 """Latent neural process: a normal latent z for each function, of which the context says something.
 
-With q(z | .) of a set of pairs, training follows the bound ``E_q(z|T) log p(y_T | z, x_T) - KL(q(z|T) || q(z|C))``,
-where T are all rows of a task and C its context. In use the answers are mixtures over draws of q(z | C), the same draws
-for every task. Densities of single rows by these draws, without importance weights, are estimates from below, by less
-the more draws there are; `joint_log_density` of all rows of a task is by importance sampling, and the bound is below
-it. Garnelo et al. 2018, "Neural processes".
+With q(z | .) of a set of pairs, training follows one of two objectives. ``"likelihood"`` is the log of the mean density
+of all queries of a task over draws of q(z | C), where C is its context: what use asks for. ``"bound"``, as published,
+is ``E_q(z|T) log p(y_T | z, x_T) - KL(q(z|T) || q(z|C))``, where T are all rows; q(z | C) then is trained to be like
+what more rows say, not to answer, and says too much of few rows. In use the answers are mixtures over draws of
+q(z | C), the same draws for every task: estimates of densities from below, by less the more draws there are.
+
+References: Garnelo et al. 2018, "Neural processes"; Foong et al. 2020, "Meta-learning stationary stochastic process
+prediction with convolutional neural processes", section 4, on the objectives.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +23,8 @@ from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import Waves, answering, check_sizes, mean_of_rows, mlp, normals
 from sureshot.meta.tasks import Tasks
+
+Objective = Literal["likelihood", "bound"]
 
 
 class LatentNP(RegressionLearner):
@@ -37,6 +43,7 @@ class LatentNP(RegressionLearner):
         latent: int = 64,  # width of z
         draws: int = 4,  # of z in training
         draws_prediction: int = 32,  # and in use
+        objective: Objective = "likelihood",  # of training; "bound" as published
         floor: float = 0.01,  # of the deviation
         seed: int = 0,
     ) -> None:
@@ -45,6 +52,7 @@ class LatentNP(RegressionLearner):
         check_sizes(floor, draws=draws, draws_prediction=draws_prediction, **sizes)
         generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
         self.floor, self.latent, self.draws, self.draws_prediction = floor, latent, draws, draws_prediction
+        self.objective = objective
         self.waves = Waves(input_width, waves)
         self.encoder = mlp([self.waves.width + target_width, *hidden], generator)
         self.of_latent = mlp([width, width, 2 * latent], generator)
@@ -70,29 +78,27 @@ class LatentNP(RegressionLearner):
         return normals(self.decoder(inputs), self.floor)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        rows = Context.of_all(tasks).mask.sum(1).clamp_min(1)
-        return -self.bound(tasks, generator) / rows
+        """Minus the objective of each task, (T,), for each row that it is the density of."""
+        if self.objective == "bound":
+            return -self.bound(tasks, generator) / Context.of_all(tasks).mask.sum(1).clamp_min(1)
+        query, given = Context.of_query(tasks), self.latent_given(Context.of_support(tasks))
+        joint = self._joint(self._drawn(given, self.draws, generator), query)
+        return (math.log(self.draws) - joint.logsumexp(0)) / query.mask.sum(1).clamp_min(1)
 
     def bound(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """The bound on the log density of all rows of each task given its context, (T,), by `draws` of z."""
-        joint, prior, proposal, _ = self._of_draws(tasks, self.draws, generator)
-        return joint.mean(0) - kl_divergence(proposal, prior).sum(-1)
-
-    def joint_log_density(self, tasks: Tasks, n_draws: int, generator: torch.Generator) -> Tensor:
-        """That log density itself, (T,), by importance sampling from q(z | T)."""
-        joint, prior, proposal, z = self._of_draws(tasks, n_draws, generator)
-        weighted = joint + prior.log_prob(z).sum(-1) - proposal.log_prob(z).sum(-1)
-        return torch.logsumexp(weighted, 0) - math.log(n_draws)
-
-    def _of_draws(
-        self, tasks: Tasks, n_draws: int, generator: torch.Generator
-    ) -> tuple[Tensor, Normal, Normal, Tensor]:
-        """Log densities (M, T) of all rows given each draw (M, T, Z) of z, q(z | C) and q(z | T)."""
         every = Context.of_all(tasks)
         prior, proposal = self.latent_given(Context.of_support(tasks)), self.latent_given(every)
-        shape = (n_draws, *proposal.mean.shape)
-        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=proposal.mean.dtype)
-        z = proposal.mean + proposal.stddev * noise
-        mean, deviation = self.answer(z, every.x)
-        density = Normal(mean, deviation, validate_args=False).log_prob(every.y).sum(-1)  # (M, T, N)
-        return density.masked_fill(~every.mask, 0.0).sum(-1), prior, proposal, z
+        joint = self._joint(self._drawn(proposal, self.draws, generator), every)
+        return joint.mean(0) - kl_divergence(proposal, prior).sum(-1)
+
+    def _drawn(self, given: Normal, n_draws: int, generator: torch.Generator) -> Tensor:
+        """Of z, (M, T, Z), others for each task."""
+        shape, dtype = (n_draws, *given.mean.shape), given.mean.dtype
+        return given.mean + given.stddev * torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+
+    def _joint(self, z: Tensor, rows: Context) -> Tensor:
+        """Log density (M, T) of all rows of each task given draws (M, T, Z)."""
+        mean, deviation = self.answer(z, rows.x)
+        density = Normal(mean, deviation, validate_args=False).log_prob(rows.y).sum(-1)  # (M, T, N)
+        return density.masked_fill(~rows.mask, 0.0).sum(-1)
