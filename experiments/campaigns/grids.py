@@ -45,7 +45,7 @@ TEMPERATURE_ONE: Mapping[str, Any] = {"temperature": 1.0, "prediction_prior_mean
 
 BY_GRADIENT: Mapping[str, Mapping[str, Any]] = {
     "maml": {"inner_rate": 3.0},
-    "abml": {"inner_rate": 5.0, "initial_deviation": 0.01, "inner_weight": 1e-5},
+    "abml": {"inner_rate": 6.0, "initial_deviation": 0.01, "inner_weight": 1e-6},
     "bayesian_maml": {"inner_rate": 100.0},
 }
 """Learners that adapt to a task by gradient steps, and their options on embeddings of length one."""
