@@ -28,8 +28,8 @@ class Waves(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., `width`)."""
-        angles = torch.cat([x * 2.0**k for k in range(self.count)], -1) if self.count else x[..., :0]
-        return torch.cat([x, angles.sin(), angles.cos()], -1)
+        angles = [x * 2.0**k for k in range(self.count)]
+        return torch.cat([x, *map(torch.sin, angles), *map(torch.cos, angles)], -1)
 
 
 def mlp(widths: Sequence[int], generator: torch.Generator, last: float = 1.0) -> nn.Sequential:
