@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from experiments.approximation_problems import QUERIES, SERIES, TABLE
-from experiments.campaigns.cells import FAILED, Cell, unfinished
-from experiments.campaigns.methods import Record
+from experiments.campaigns.cells import FAILED, Cell
+from experiments.campaigns.methods import Record, what_is_missing
 from experiments.experiment import Outcome, Picture, Table, Verdict
 from experiments.figures import label, line_styles, new_figure, tidy
 from sureshot.approximations.by_name import BY_NAME, FEATURE_MAPS
@@ -36,7 +36,6 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
     tables = [Table("slopes", f"Slopes on log-log axes, of the last {LAST} sizes.", slopes, digits=2)]
     for problem in frame["data"].unique():
         tables += tables_of(frame[frame["data"] == problem], problem)
-    reasons = [f"{record['key']}: {record[FAILED].rstrip('.')}." for record in records if FAILED in record]
     return Outcome(
         title="Approximations",
         introduction=(
@@ -51,7 +50,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[Cell], settings: Any) 
         tables=tuple(tables),
         config=settings,
         seeds=(0,),
-        findings=(*unfinished(records, cells), *reasons),
+        findings=tuple(what_is_missing(records, cells)),
         pictures=tuple(pictures_of(frame)),
         verdicts=tuple(verdicts_of(slopes)),
     )
