@@ -25,7 +25,15 @@ from threadpoolctl import threadpool_limits
 
 from experiments.batch_learners import quiet, scores
 from experiments.campaigns.cells import FAILED, CampaignConfig
-from experiments.campaigns.methods import MethodCell, Record, check_names, described, what_is_missing
+from experiments.campaigns.methods import (
+    MethodCell,
+    Record,
+    by_split,
+    check_names,
+    described,
+    tables_of_sets,
+    what_is_missing,
+)
 from experiments.defaults import CATBOOST
 from experiments.experiment import Experiment, Outcome, Progress, Table, Verdict, configure
 from experiments.mixed_tables import AsCategories, AsText, CatBoostOnText, one_hot
@@ -185,13 +193,11 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
     splits = pd.DataFrame([row for row in rows if row["protocol"] == "split"])
     if splits.empty:
         raise ValueError("no split of this campaign has a result yet, so there is no table to make")
-    means = {name: of_splits(splits, name).groupby("data", sort=False).mean() for name in MEASURES}
-    errors = of_splits(splits, "nll").groupby("data", sort=False).sem().add_suffix(" s.e.")
+    by_measure = {name: by_split(splits, name).dropna() for name in MEASURES}  # splits that all methods have
+    means = {name: wide.groupby("data", sort=False).mean() for name, wide in by_measure.items()}
     summary = pd.DataFrame({name: wide.mean() for name, wide in means.items()})
-    tables = [Table("means", f"Means over {len(means['nll'])} sets.", summary.rename_axis("method").reset_index())]
-    for name, caption in MEASURES.items():
-        wide = means[name].join(errors) if name == "nll" else means[name]
-        tables.append(Table(name.lower().replace(" ", "-"), f"{caption}.", wide.reset_index()))
+    of_all = Table("means", f"Means over {len(means['nll'])} sets.", summary.rename_axis("method").reset_index())
+    tables = [of_all, *tables_of_sets(by_measure, MEASURES, judged="nll")]
     return Outcome(
         title="Large tables",
         introduction=(
@@ -208,12 +214,6 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
         findings=tuple(what_is_missing(records, cells)),
         verdicts=tuple(verdicts_of(means["nll"], means["ece"])),
     )
-
-
-def of_splits(splits: pd.DataFrame, column: str) -> pd.DataFrame:
-    """A row for each set and seed with a result of every method, a column for each method."""
-    wide = splits.pivot_table(index=["data", "seed"], columns="method", values=column, sort=False)
-    return wide.rename_axis(columns=None).dropna()
 
 
 def slope_tables(frame: pd.DataFrame) -> list[Table]:

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from experiments.batch_learners import quiet
 from experiments.campaigns.cells import FAILED
-from experiments.campaigns.methods import Record, described
+from experiments.campaigns.methods import Record, by_split, described, tables_of_sets
 from experiments.experiment import Table, Verdict
 from experiments.number_peers import METHODS, OURS, PROCESS, Answers
 from experiments.own_process import measured
@@ -93,39 +93,24 @@ def runs_of(records: Sequence[Record], protocol: str) -> pd.DataFrame:
     return pd.DataFrame([row for row in rows if row["protocol"] == protocol])
 
 
-def means_of(splits: pd.DataFrame, measures: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """By measure: a row for each set, a column for each method."""
-    return {name: splits.pivot_table(index="data", columns="method", values=name, sort=False) for name in measures}
-
-
 IN_UNITS = ("rmse", "crps")
 """Measures in units of the target."""
 
 
 def tables_of(splits: pd.DataFrame, captions: dict[str, str]) -> list[Table]:
     """One for each measure."""
-    means, found = means_of(splits, list(captions)), []
-    by_split = splits.pivot_table(index=["data", "seed"], columns="method", values="log density", sort=False)
-    errors = by_split.groupby("data", sort=False).sem().rename_axis(columns=None).add_suffix(" s.e.")
-    for name, caption in captions.items():
-        wide = means[name].join(errors.dropna(how="all")) if name == "log density" else means[name]
-        found.append(
-            Table(
-                name_of(name), f"{caption}.", wide.rename_axis(columns=None).reset_index(), significant=name in IN_UNITS
-            )
-        )
-    return found
+    by_measure = {name: by_split(splits, name) for name in captions}
+    return tables_of_sets(by_measure, captions, judged="log density", significant=IN_UNITS)
 
 
-def name_of(measure: str) -> str:
-    """Of a table."""
-    return measure.lower().replace(" ", "-")
+def means_of(splits: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """A row for each set, a column for each method."""
+    return by_split(splits, measure).groupby("data", sort=False).mean()
 
 
 def aims_of(splits: pd.DataFrame) -> list[Verdict]:
     """Aims of densities and coverage on all sets."""
-    means = means_of(splits, ["log density", "coverage 90"])
-    density, found = means["log density"], []
+    density, found = means_of(splits, "log density"), []
     if OURS not in density:
         return []
     for other in [name for name in density if name != OURS]:
@@ -134,7 +119,7 @@ def aims_of(splits: pd.DataFrame) -> list[Verdict]:
         wanted = len(both) if other == PROCESS else round(0.8 * len(both))
         claim = f"log density at or above that of {other} on {wanted} of {len(both)} sets"
         found.append(Verdict(claim, AIM, f"{ahead} of {len(both)}", ahead >= wanted))
-    inside = means["coverage 90"][OURS].between(0.88, 0.92)
+    inside = means_of(splits, "coverage 90")[OURS].between(0.88, 0.92)
     claim = "intervals of nominal 90 % cover 88 to 92 % on 8 of 10 sets"
     found.append(Verdict(claim, AIM, f"{int(inside.sum())} of {len(inside)}", bool(inside.mean() >= 0.8)))
     return found

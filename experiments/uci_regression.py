@@ -118,7 +118,7 @@ def outcome_of(records: Sequence[Record], cells: Sequence[MethodCell], settings:
         config=settings,
         seeds=tuple(sorted(splits["seed"].unique().tolist())),
         findings=tuple(what_is_missing(records, cells)),
-        verdicts=(*aims_of(splits), *aims_of_errors(means_of(splits, ["rmse"])["rmse"])),
+        verdicts=(*aims_of(splits), *aims_of_errors(means_of(splits, "rmse"))),
     )
 
 

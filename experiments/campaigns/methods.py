@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.campaigns.cells import FAILED, Cell, json_values
+from experiments.experiment import Table
 from sureshot.data.checks import near
 from sureshot.estimators import KernelSearchClassifier
 from sureshot.estimators.search.settings import SearchSettings
@@ -85,6 +86,30 @@ def paired(
     gap = (wide[ours] - wide[other]).dropna()
     error = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else np.nan
     return float(gap.mean()), error, len(gap)
+
+
+def by_split(splits: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A row for each set and seed, a column for each method."""
+    wide = splits.pivot_table(index=["data", "seed"], columns="method", values=column, sort=False)
+    return wide.rename_axis(columns=None)
+
+
+def tables_of_sets(
+    by_measure: Mapping[str, pd.DataFrame],  # as `by_split` gives them
+    captions: Mapping[str, str],
+    judged: str,  # the measure that has standard errors
+    significant: Sequence[str] = (),  # measures whose sizes differ between sets; see `Table`
+) -> list[Table]:
+    """For each measure its means over splits, a row for each set."""
+    found = []
+    for name, caption in captions.items():
+        sets = by_measure[name].groupby("data", sort=False)
+        wide = sets.mean()
+        if name == judged:
+            wide = wide.join(sets.sem().add_suffix(" s.e."))
+        text = f"{caption}."
+        found.append(Table(name.lower().replace(" ", "-"), text, wide.reset_index(), significant=name in significant))
+    return found
 
 
 def what_is_missing(records: Sequence[Record], cells: Sequence[Cell]) -> list[str]:
