@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,11 @@ class Examination:
     validation_tasks: int = VALIDATION_TASKS
     least_errors: bool = False
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Examination:
+        """From what `asdict` makes of one."""
+        return cls(**{**values, "protocol": EpisodeProtocol(**values["protocol"])})
+
 
 @dataclass(frozen=True)
 class FewShotCell(Cell):
@@ -74,7 +79,7 @@ class FewShotCell(Cell):
 
     def stale(self, record: Mapping[str, Any]) -> str | None:
         """Other settings, or other values of the preset."""
-        if not _same_settings(record.get("settings"), self.settings()):
+        if _completed(record.get("settings")) != self.settings():
             return "it was made with other settings"
         if changed := self.changed(record.get("preset_values", {})):
             return f"its preset had another {', '.join(changed)}"
@@ -100,17 +105,14 @@ def data_loader(root: Path | None) -> Load:
     return load
 
 
-def _same_settings(found: object, expected: Mapping[str, Any]) -> bool:
-    """Whether a record was made with these settings; one that it did not have then had its default."""
-    if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.get("examinations", [None])):
-        return False
-    defaults = {item.name: item.default for item in fields(Examination) if item.default is not MISSING}
+def _completed(settings: Any) -> dict[str, Any] | None:
+    """A record's settings with the defaults of those that it did not have then; None if they are of no cell."""
     try:
-        training = TrainingConfig.from_dict(found["training"]).as_dict()
-    except (KeyError, ValueError):
-        return False
-    examinations = [defaults | part for part in found["examinations"]]
-    return found | {"training": training, "examinations": examinations} == expected
+        training = TrainingConfig.from_dict(settings["training"])
+        examinations = tuple(map(Examination.from_dict, settings["examinations"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return FewShotCell("", {}, training, examinations).settings()
 
 
 def run_few_shot(load: Load, cell: FewShotCell, folder: Path, progress: Progress) -> dict[str, Any]:
