@@ -155,6 +155,6 @@ class FewShotClassifier(IncrementalClassifier):
         """Updates of a checkpoint's learner have the seed of the first fit: a sampler's chains are those of `fit`."""
         if isinstance(training.reader, LearnerEncoder):
             seed = known.seed if isinstance(known, FewShotFitted) else seed
-            return condition_rows(training, training.reader.learner, seed)
+            return condition_rows(training, training.reader, seed)
         settings = GPClassifier(device=self.device).get_params(deep=False)
         return fit(Settings.checked(settings, seed, len(training.rows.y)), training)

@@ -11,7 +11,7 @@ from torch import Tensor
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_fitted import ClassFitted, left_out_by_folds
-from sureshot.estimators.few_shot.inputs import device_of
+from sureshot.estimators.few_shot.inputs import LearnerEncoder
 from sureshot.estimators.few_shot.predictors import ConditionedLearner, GaussianPredictor, condition_on
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.rows.support import Support
@@ -22,14 +22,19 @@ from sureshot.meta.learners import ClassLearner
 class FewShotFitted(ClassFitted):
     """What a `FewShotClassifier` has learnt with a checkpoint."""
 
+    reader: LearnerEncoder
     predictor: ConditionedLearner
-    learner: ClassLearner  # the checkpoint's, in double precision
     seed: int  # for learners that sample
+
+    @property
+    def learner(self) -> ClassLearner:
+        """The checkpoint's, in double precision."""
+        return self.reader.learner
 
     @property
     def device(self) -> torch.device:
         """Where the learner is."""
-        return device_of(self.learner)
+        return self.learner.device
 
     @property
     def entries_without(self) -> int:
@@ -62,20 +67,20 @@ class FewShotFitted(ClassFitted):
         return p[self.places_left_out], scores[self.places_left_out]
 
 
-def condition_rows(training: TrainingSet, learner: ClassLearner, seed: int) -> FewShotFitted:
-    """Condition a learner on labelled rows, as `LearnerEncoder` keeps them."""
-    support = Support.of(training.rows, len(training.classes), None, device_of(learner))
+def condition_rows(training: TrainingSet, reader: LearnerEncoder, seed: int) -> FewShotFitted:
+    """Condition the reader's learner on labelled rows."""
+    learner = reader.learner
+    support = Support.of(training.rows, len(training.classes), None, learner.device)
     with threads_for(len(support.y)):
         predictor = condition_on(learner, support, seed)
     return FewShotFitted(
         classes=training.classes,
         columns=training.columns,
-        reader=training.reader,
+        reader=reader,
         rows=training.rows,
         temperature=1.0,
         calibrated=False,
         log_evidence=predictor.log_evidence,
         predictor=predictor,
-        learner=learner,
         seed=seed,
     )

@@ -48,7 +48,6 @@ class StoredFewShot(StoredClasses):
 def _own(fitted: FewShotFitted) -> dict[str, Any]:
     learner = fitted.learner
     assert isinstance(learner.network, Backbone)
-    assert isinstance(fitted.reader, LearnerEncoder)
     return {
         "learner": dict(learner.config),
         "backbone": dict(learner.network.config),
@@ -62,12 +61,14 @@ def _fitted(stored: StoredFewShot) -> FewShotFitted:
     learner = learner.double().requires_grad_(False).to(device_for("auto"))
     encoder = LearnerEncoder(learner, reading=stored.reading)
     training = TrainingSet(encoder, stored.columns, stored.classes, stored.rows, None)
-    return condition_rows(training, learner, stored.seed)
+    return condition_rows(training, encoder, stored.seed)
 
 
 def learnt_state(learner: Learner) -> dict[str, Tensor]:
     """What a learner has learnt, by name; bounds of constraints, which may be infinite, are constants."""
-    return {name: _single(part) for name, part in learner.state_dict().items() if bool(part.isfinite().all())}
+    kept = {name: part for name, part in learner.state_dict().items() if bool(part.isfinite().all())}
+    # The digits of a checkpoint: its learner was only widened to double precision.
+    return {name: part.float() if part.dtype == torch.float64 else part for name, part in kept.items()}
 
 
 def checkpoint_of(learner: dict[str, Any], backbone: dict[str, Any], state: dict[str, Tensor]) -> Checkpoint:
@@ -75,11 +76,6 @@ def checkpoint_of(learner: dict[str, Any], backbone: dict[str, Any], state: dict
     arrays = {f"model.{name}": value.numpy() for name, value in state.items()}
     found = Artifact("the learner of the model", "few_shot_learner", "", {}, arrays)
     return Checkpoint(found.path, {}, learner, backbone, 0, {}, {}, found)
-
-
-def _single(value: torch.Tensor) -> torch.Tensor:
-    """The digits of a checkpoint: its learner was only widened to double precision."""
-    return value.float() if value.dtype == torch.float64 else value
 
 
 FEW_SHOT_FORMATS = (

@@ -24,7 +24,7 @@ class LearnerEncoder(Encoder):
 
     @property
     def device(self) -> torch.device:
-        return device_of(self.learner)
+        return self.learner.device
 
     def embed(self, rows: Tensor) -> Tensor:
         if isinstance(self.learner, EmbeddingLearner):
@@ -40,8 +40,3 @@ def input_shape(learner: ClassLearner) -> tuple[int, ...]:
     """Of one row."""
     assert isinstance(learner.network, Backbone)
     return learner.network.input_shape
-
-
-def device_of(learner: ClassLearner) -> torch.device:
-    """Where a learner is."""
-    return next(iter(learner.state_dict().values())).device

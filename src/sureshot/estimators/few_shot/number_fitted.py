@@ -55,7 +55,7 @@ class FunctionInputs(Encoder):
 
     @property
     def device(self) -> torch.device:
-        return next(self.learner.parameters()).device
+        return self.learner.device
 
     @property
     def exact(self) -> bool:
@@ -115,12 +115,13 @@ class ConditionedProcess(NumberPredictor):
 class FewShotNumbersFitted(NumberFitted):
     """A checkpoint's learner and its context."""
 
+    reader: FunctionInputs
     predictor: ConditionedProcess
 
     @property
     def learner(self) -> RegressionLearner:
         """The checkpoint's, in double precision."""
-        return self.predictor.learner
+        return self.reader.learner
 
     def prediction(self, mean: np.ndarray, variance: np.ndarray, latent: np.ndarray, widths: np.ndarray) -> Prediction:
         means, deviations = (np.moveaxis(part, 1, 0) for part in (mean, widths))
@@ -165,10 +166,9 @@ class FewShotNumbersFitted(NumberFitted):
         return float(found.log_density(y).sum(1).mean()) if len(y) > 1 else math.nan
 
 
-def condition_numbers(training: TrainingSet) -> FewShotNumbersFitted:
-    """Give a checkpoint's learner all labelled rows, their numbers standardised as those that it was trained on."""
-    reader, rows = training.reader, training.rows
-    assert isinstance(reader, FunctionInputs)
+def condition_numbers(training: TrainingSet, reader: FunctionInputs) -> FewShotNumbersFitted:
+    """Give the reader's learner all labelled rows, their numbers standardised as those that it was trained on."""
+    rows = training.rows
     (mean, deviation), ones = reader.targets, np.ones(rows.y.shape[1])
     target = TargetScale("none", mean, deviation, ones, 0 * ones, ones)
     return FewShotNumbersFitted(

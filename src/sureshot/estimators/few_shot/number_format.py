@@ -28,7 +28,6 @@ class StoredFewShotNumbers(StoredRegression):
 
 
 def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
-    assert isinstance(fitted.reader, FunctionInputs)
     return {
         "learner": dict(fitted.learner.config),
         "state": learnt_state(fitted.learner),
@@ -41,7 +40,7 @@ def _fitted(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
     units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit]}
     reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
-    return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None))
+    return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None), reader)
 
 
 FEW_SHOT_NUMBERS_FORMAT = Format("few_shot_regressor", FewShotNumbersFitted, StoredFewShotNumbers, _own, _fitted)

@@ -94,4 +94,4 @@ class FewShotRegressor(IncrementalRegressor):
             raise ValueError(
                 f"the checkpoint's learner answers with {reader.learner.target_width} numbers a row, but y has {wanted}"
             )
-        return condition_numbers(training)
+        return condition_numbers(training, reader)

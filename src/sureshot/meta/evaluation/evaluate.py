@@ -31,7 +31,7 @@ from sureshot.meta.evaluation.calibration import (
 )
 from sureshot.meta.evaluation.estimate import Result
 from sureshot.meta.evaluation.out_of_episode import OutOfEpisode, detect, outlier_scores
-from sureshot.meta.evaluation.passes import Adapted, Exam, device_of, task_inputs
+from sureshot.meta.evaluation.passes import Adapted, Exam, task_inputs
 from sureshot.meta.evaluation.robustness import Corrupted, Robustness, measure_robustness
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.evaluation.timing import AdaptationTime, measure_adaptation
@@ -126,7 +126,7 @@ def evaluate(
         if least_errors:
             temperatures |= {name: temperature_of_least_error(*answers, error) for name, error in LEAST_ERRORS.items()}
     exam = Exam.draw(sampler, n_tasks, seed, batch_size=batch_size)
-    adapted = exam.adapt(learner, inputs, generator_for(seed, "adaptation", device=device_of(learner)))
+    adapted = exam.adapt(learner, inputs, generator_for(seed, "adaptation", device=learner.device))
     per_task = _score_variants(_reported(adapted, n_tasks, tell), temperatures)
     plain = per_task["none"]
     n_robust = min(robustness, n_tasks)
@@ -184,7 +184,7 @@ def _validation_answers(
         raise ValueError(f"validation classes, for the temperature: {error}") from error
     wanted = min(n_tasks, max(1, _VALUES_FOR_TEMPERATURE // (high**2 * used.query_range[1])))
     exam = Exam.draw(sampler, wanted, seed, "validation tasks", batch_size=batch_size)
-    noise = generator_for(seed, "validation adaptation", device=device_of(learner))
+    noise = generator_for(seed, "validation adaptation", device=learner.device)
     return exam.answers(learner, task_inputs(learner, validation.x), noise), used, wanted
 
 
@@ -217,7 +217,7 @@ def _out_of_episode(
         )
         return None
     exam = Exam.draw(sampler, n_tasks, seed, "out-of-episode tasks", batch_size=batch_size, out_of_episode=True)
-    noise = generator_for(seed, "out-of-episode adaptation", device=device_of(learner))
+    noise = generator_for(seed, "out-of-episode adaptation", device=learner.device)
     adapted = exam.adapt(learner, inputs, noise, with_latents=True)
     found: dict[str, list[np.ndarray]] = {}
     for batch in _reported(adapted, n_tasks, tell, "out-of-episode detection"):

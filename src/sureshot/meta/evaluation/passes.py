@@ -32,12 +32,6 @@ _VALUES_PER_PASS = 4_000_000  # of latents' covariances over classes, before the
 _MOST_TASKS = 100
 
 
-def device_of(learner: ClassLearner) -> torch.device:
-    """Where the learner's parameters are; the CPU if it has none."""
-    first = next(learner.parameters(), None)
-    return torch.device("cpu") if first is None else first.device
-
-
 Change = Callable[[Tensor], Tensor]
 """Applied to inputs (floats, images in [0, 1]) before a learner sees them, such as noise."""
 
@@ -55,14 +49,13 @@ def task_inputs(
 
 def embed_set(learner: EmbeddingLearner, x: Tensor, change: Change | None = None) -> Tensor:
     """Embeddings (N, D) of inputs (N, ...), on the CPU; `change` applies to one pass after another."""
-    device = device_of(learner)
     parts = []
     with evaluating(learner):
         for rows in x.split(ROWS_PER_PASS):
             inputs = as_inputs(rows)
             if change is not None:
                 inputs = change(inputs)
-            parts.append(learner.embed(inputs.to(device).unsqueeze(0))[0].cpu())
+            parts.append(learner.embed(inputs.to(learner.device).unsqueeze(0))[0].cpu())
     embedded = torch.cat(parts)
     broken = ~torch.isfinite(embedded).all(1)
     if bool(broken.any()):
@@ -162,10 +155,9 @@ class Exam:
         with_latents: bool = False,
     ) -> Iterator[Adapted]:
         """Condition and predict all tasks, a batch at a time."""
-        device = device_of(learner)
         for start in range(0, len(self.rows), self.batch_size):
             chosen = self.rows.select(slice(start, start + self.batch_size))
-            tasks = self.sampler.gather(chosen, inputs, query_inputs).to(device)
+            tasks = self.sampler.gather(chosen, inputs, query_inputs).to(learner.device)
             with evaluating(learner):
                 posterior = condition(learner, tasks, generator)
                 probabilities = in_parts(posterior, tasks, "probabilities")

@@ -18,7 +18,7 @@ from torch import Tensor
 from sureshot.data.corruptions import corrupt
 from sureshot.meta.evaluation.calibration import pooled_curve
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
-from sureshot.meta.evaluation.passes import Exam, device_of, task_inputs
+from sureshot.meta.evaluation.passes import Exam, task_inputs
 from sureshot.meta.evaluation.scores import TaskScores, join, score_tasks
 from sureshot.meta.learners.base import ClassLearner
 from sureshot.networks.seeds import generator_for
@@ -68,7 +68,7 @@ def measure_robustness(
     for done, (kind, severity) in enumerate(settings):
         progress(f"{kind.replace('_', ' ')}, severity {severity}", done / len(settings))
         noisy = corrupted_inputs(learner, exam.sampler.data.x, kind, severity, seed)
-        noise = generator_for(seed, "adaptation", device=device_of(learner))
+        noise = generator_for(seed, "adaptation", device=learner.device)
         batches = exam.adapt(learner, noisy if corrupted == "both" else inputs, noise, query_inputs=noisy)
         scores = join(score_tasks(batch.probabilities, batch.query_y, batch.query_mask) for batch in batches)
         found.append(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sureshot.meta.evaluation.estimate import Result
-from sureshot.meta.evaluation.passes import Exam, condition, device_of, in_parts
+from sureshot.meta.evaluation.passes import Exam, condition, in_parts
 from sureshot.meta.learners.base import ClassLearner, evaluating
 from sureshot.meta.tasks import Tasks
 
@@ -40,8 +40,7 @@ class AdaptationTime(Result):
 
 def measure_adaptation(learner: ClassLearner, exam: Exam, inputs: Tensor) -> AdaptationTime:
     """Time the learner on the first tasks."""
-    device = device_of(learner)
-    batch = exam.sampler.gather(exam.first(exam.batch_size).rows, inputs).to(device)
+    batch = exam.sampler.gather(exam.first(exam.batch_size).rows, inputs).to(learner.device)
     single = _median_seconds(learner, batch.select(slice(1)))
     return AdaptationTime(
         single=single,
@@ -49,7 +48,7 @@ def measure_adaptation(learner: ClassLearner, exam: Exam, inputs: Tensor) -> Ada
         batch_size=len(batch),
         queries=int(batch.query_y.shape[1]),
         threads=torch.get_num_threads(),
-        device=device.type,
+        device=learner.device.type,
     )
 
 

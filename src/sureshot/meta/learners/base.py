@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -62,6 +63,11 @@ class Learner(nn.Module, ABC):
 
     config: dict[str, Any]
     """What `sureshot.meta.learners.learner_from_config` builds it from; JSON values."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is; the CPU if it holds nothing."""
+        return next((part.device for part in chain(self.parameters(), self.buffers())), torch.device("cpu"))
 
     @property
     @abstractmethod

@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.evaluation.passes import device_of, embed_set
+from sureshot.meta.evaluation.passes import embed_set
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.networks.backbones import as_inputs
 
@@ -52,7 +52,7 @@ def fit_normalisation(
 def _fit_normalisation(
     learner: EmbeddingLearner, base: LabelledSet, validation: LabelledSet, generator: torch.Generator
 ) -> None:
-    device = device_of(learner)
+    device = learner.device
     parts = torch.randperm(len(validation.x), generator=generator).tensor_split(max(1, len(validation.x) // _ROWS))
     training = learner.training
     learner.train()

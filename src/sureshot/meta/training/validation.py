@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.evaluation.calibration import at_temperature, temperature_of
-from sureshot.meta.evaluation.passes import Exam, device_of, task_inputs
+from sureshot.meta.evaluation.passes import Exam, task_inputs
 from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.protocols import EpisodeProtocol
@@ -82,7 +82,7 @@ class Validator:
         if isinstance(learner, EmbeddingLearner) and learner.fits_normalisation:
             fit_normalisation(learner, self._base, self._data, generator_for(self._config.seed, "validation inputs"))
         inputs = task_inputs(learner, self._data.x)
-        noise = generator_for(self._config.seed, "validation noise", device=device_of(learner))
+        noise = generator_for(self._config.seed, "validation noise", device=learner.device)
         if learner.fits_temperature:
             learner.set_temperature(1.0)
         probabilities, y = _finite_answers(self._exam, learner, inputs, noise)
