@@ -29,7 +29,7 @@ def _calibration(evaluations: Mapping[str, Evaluation], variant: str) -> Table |
         calibration = one.calibration.get(variant)
         scores = (None if calibration is None else measured(getattr(calibration, score)) for score, _ in SCORES)
         known = None if calibration is None else calibration.temperature
-        rows.append((name, known if tempered else measured(one.accuracy.over_episodes), *scores))
+        rows.append((name, known if tempered else measured(one.accuracy), *scores))
     given = f"{first.n_tasks:,} tasks, the same for all. Probabilities as the learners give them. "
     return Table(
         ("learner", "temperature" if tempered else "accuracy", *(label for _, label in SCORES)),

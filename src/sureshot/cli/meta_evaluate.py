@@ -66,7 +66,7 @@ def _print(found: Evaluation, summary: dict[str, Any]) -> None:
     from sureshot.cli.comparison_tables import SCORES, with_error
 
     accuracy = found.accuracy
-    right = with_error(accuracy.over_episodes)
+    right = with_error(accuracy)
     if found.n_tasks > 1:
         right += "  95 % {:.4f} to {:.4f}".format(*accuracy.interval)
     rows: list[tuple[str, str]] = [

@@ -8,37 +8,21 @@ of 600 episodes moves, and does not shrink. Both are given, under their names.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
+from sureshot.meta.evaluation.estimate import Estimate, mean_over_tasks
 
 
 @dataclass(frozen=True)
-class Accuracy(Result):
-    """Accuracy of many episodes."""
+class Accuracy(Estimate):
+    """Mean accuracy over many episodes, and of batches of them."""
 
-    over_episodes: Estimate = field(repr=False)  # mean of the episodes' accuracies
     batch_means: tuple[float, ...]  # means of consecutive batches of episodes
 
-    also = ("mean", "standard_error", "interval", "batch_deviation")
-
-    @property
-    def mean(self) -> float:
-        """Mean of the episodes' accuracies."""
-        return self.over_episodes.mean
-
-    @property
-    def standard_error(self) -> float:
-        """Of that mean."""
-        return self.over_episodes.standard_error
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of that mean."""
-        return self.over_episodes.interval
+    also = (*Estimate.also, "batch_deviation")
 
     @property
     def batch_deviation(self) -> float:
@@ -52,4 +36,5 @@ def summarise_accuracy(
 ) -> Accuracy:
     """Accuracy from that of each task, (T,), in the order in which they were drawn."""
     means = tuple(float(part.mean()) for part in np.array_split(per_task, n_batches))
-    return Accuracy(mean_over_tasks(per_task), means)
+    whole = mean_over_tasks(per_task)
+    return Accuracy(whole.mean, whole.standard_error, means)

@@ -109,7 +109,7 @@ def _row(found: Evaluation, difference: Difference | None) -> dict[str, float | 
         row[name] = None if estimate is None else estimate.mean
         row[f"{name}_error"] = None if estimate is None else estimate.standard_error
 
-    enter("accuracy", found.accuracy.over_episodes)
+    enter("accuracy", found.accuracy)
     row["batch_deviation"] = found.accuracy.batch_deviation
     for variant, suffix in (("none", ""), ("temperature", "_temperature")):
         calibration = found.calibration.get(variant)

@@ -54,7 +54,7 @@ class Estimate(Result):
     mean: float
     standard_error: float  # NaN if there is only one task
 
-    also = ("interval",)
+    also: ClassVar[tuple[str, ...]] = ("interval",)
 
     @property
     def interval(self) -> tuple[float, float]:
