@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sureshot.ranges import check_counts
+
 Count = int | tuple[int, int]
 """A number, or the lowest and the highest of a range (both included)."""
 
@@ -74,17 +76,13 @@ class FunctionProtocol:
     targets: int = 50  # rows to be predicted
 
     def __post_init__(self) -> None:
-        low, high = self.context_range
-        if not 0 <= low <= high or self.targets < 1:
-            raise ValueError(
-                f"context must be a whole number from 0 or a rising range such as (1, 50) and targets at least 1, got "
-                f"{self.context!r} and {self.targets}"
-            )
+        object.__setattr__(self, "context", _checked("context", self.context, 0))
+        check_counts(1, targets=self.targets)
 
     @property
     def context_range(self) -> tuple[int, int]:
         """Fewest and most context rows."""
-        return (self.context, self.context) if isinstance(self.context, int) else self.context
+        return _range(self.context)
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,9 @@ def test_groups_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("work", "said"),
     [
-        (lambda: FunctionProtocol((3, 2)), "context must be a whole number from 0"),
-        (lambda: FunctionProtocol(3, 0), "targets at least 1"),
+        (lambda: FunctionProtocol((3, 2)), "a range must rise"),
+        (lambda: FunctionProtocol((1, 2, 3)), "a range of two"),  # type: ignore[arg-type]
+        (lambda: FunctionProtocol(3, 0), "targets must be at least 1"),
         (lambda: load_functions("fuctions"), "did you mean 'functions'"),
         (lambda: load_functions("functions", family="rbg"), "family must be one of"),
         (lambda: of("functions").sample(0, FunctionProtocol(), generator()), "at least one task"),

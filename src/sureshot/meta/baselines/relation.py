@@ -32,6 +32,7 @@ from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.backbones.conv4 import Conv4Block
 from sureshot.networks.backbones.initialisation import dense, he_normal
 from sureshot.networks.precision import Precision
+from sureshot.ranges import check_counts
 
 _PAIRS_AT_ONCE = 4096
 
@@ -108,8 +109,7 @@ class RelationNet(EmbeddingLearner):
                 f"relationnet compares feature maps, and backbone {backbone.config['name']!r} gives vectors: take "
                 "conv4, with the option n_poolings = 2 as published, or another learner for vectors"
             )
-        if hidden < 1:
-            raise ValueError(f"hidden must be at least 1, got {hidden}")
+        check_counts(1, hidden=hidden)
         self.relation = RelationNetwork(backbone.map_shape, hidden, seed)
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
