@@ -22,7 +22,8 @@ from sureshot.meta.training import (
     read_log,
     train,
 )
-from sureshot.meta.training.assembly import build_learner, parameter_groups
+from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.task_training import parameter_groups
 from sureshot.persistence import load_artifact, save_artifact
 
 Configure = Callable[..., TrainingConfig]

@@ -1,14 +1,11 @@
-"""From settings to a learner with initial weights, and the learning rates that will change them."""
+"""From settings to a learner with initial weights."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from sureshot.data.labelled import LabelledSet
-from sureshot.meta.learners.base import ClassLearner, Learner
+from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import TrainingConfig
-from sureshot.meta.training.task_training import groups_by_rate
 from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
 
 
@@ -36,14 +33,3 @@ def build_learner(config: TrainingConfig, data: LabelledSet) -> ClassLearner:
         tasks_per_pass=settings.tasks_per_pass,
         **options,
     )
-
-
-def parameter_groups(learner: Learner, config: TrainingConfig) -> list[dict[str, Any]]:
-    """One learning rate for the learner's network and one for everything else."""
-    groups = groups_by_rate(learner, learner.network, config.training)
-    if not any(group["params"] for group in groups):
-        raise ValueError(
-            f"learner {config.learner.name!r} with backbone {config.backbone.name!r} has no parameters to learn: "
-            "choose another backbone, or use it without meta-training"
-        )
-    return groups

@@ -26,7 +26,7 @@ from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.functions import FunctionData, load_functions
 from sureshot.meta.learners.base import ClassLearner
-from sureshot.meta.training.assembly import build_learner, check_names, parameter_groups
+from sureshot.meta.training.assembly import build_learner, check_names
 from sureshot.meta.training.config import TrainingConfig
 from sureshot.meta.training.function_config import FunctionTrainingConfig
 from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
@@ -111,14 +111,15 @@ def _on_functions(config: FunctionTrainingConfig, root: Root, data: Any, group: 
 class EpisodicTraining(TaskTraining):
     """A learner, the episodes it is trained on, and the validation classes that choose its checkpoint."""
 
+    learner: ClassLearner
+    settings: TrainingConfig
+
     def __init__(self, learner: ClassLearner, config: TrainingConfig, data: FewShotData, group: Processes) -> None:
         protocol = config.episodes.to_protocol()
-        self.learner = learner.to(group.device)
         choosing = {"validation_rows": digest((data.val.x, data.val.y))} if config.validation.every > 0 else {}
         package = {"dataset": found} if (found := DATASETS.package(config.data.name)) else {}
         rows = {"rows": digest((data.train.x, data.train.y)), **choosing, **package}
-        super().__init__(self.learner, config, rows)
-        self._settings = config
+        super().__init__(learner, config, group, rows)
         try:
             self.sampler = EpisodeSampler(_on(data.train, group.device), protocol, learner.samples_images)
         except ValueError as error:
@@ -130,13 +131,9 @@ class EpisodicTraining(TaskTraining):
         if data.train.x.dim() == 4 and learner.network is not None:
             learner.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """One learning rate for the learner's network and one for everything else."""
-        return parameter_groups(self.learner, self._settings)
-
     def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
         """The learner's loss on each task, or each batch of single images."""
-        seed, n = generator_for(self._settings.training.seed, "tasks", step), self.units_per_step
+        seed, n = generator_for(self.settings.training.seed, "tasks", step), self.units_per_step
         if self.learner.samples_images:
             rows = self.sampler.draw_images(self.sampler.protocol.rows_per_task, seed, n)
         else:
@@ -147,7 +144,7 @@ class EpisodicTraining(TaskTraining):
     def validate(self) -> Scores:
         """Scores on tasks of validation classes, to which the learner's normalisation and temperature are fitted."""
         assert self._validator is not None
-        by = self._settings.validation.select_by
+        by = self.settings.validation.select_by
         return Scores(dataclasses.asdict(self._validator(self.learner)), by, larger_is_better=by == "accuracy")
 
 

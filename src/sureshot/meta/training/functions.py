@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from inspect import signature
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from sureshot.meta.learners.functions import Context, RegressionLearner
 from sureshot.meta.processes import PROCESSES, make_process
 from sureshot.meta.tasks import Tasks
 from sureshot.meta.training.function_config import FunctionTrainingConfig
-from sureshot.meta.training.task_training import TaskTraining, groups_by_rate
+from sureshot.meta.training.task_training import TaskTraining
 from sureshot.networks import Processes, Scores
 from sureshot.networks.seeds import generator_for
 
@@ -40,41 +39,38 @@ def build_process(config: FunctionTrainingConfig, data: FunctionData) -> Regress
 class FunctionTraining(TaskTraining):
     """A learner of numbers, the functions it is trained on, and those that choose its checkpoint."""
 
+    learner: RegressionLearner
+    settings: FunctionTrainingConfig
+
     def __init__(
         self, learner: RegressionLearner, config: FunctionTrainingConfig, data: FunctionData, group: Processes
     ) -> None:
-        self.learner = learner.to(group.device)
         choosing = {"validation_rows": data.val.identity} if config.validation.every > 0 else {}
         units = {} if data.units is None else {"units": data.units}
-        super().__init__(self.learner, config, {"rows": data.train.identity, **choosing, **units})
-        self._settings, self._source, self._device = config, data.train, group.device
+        super().__init__(learner, config, group, {"rows": data.train.identity, **choosing, **units})
+        self._source = data.train
         self._exam: Tasks | None = None
         if config.validation.every > 0 and group.writes:
             generator = generator_for(config.validation.seed, "validation tasks")
             self._exam = data.val.sample(config.validation.tasks, config.episodes, generator)
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """One learning rate for networks, and one for a kernel's parameters and the noise."""
-        network = self.learner if self.learner.network is None else self.learner.network
-        return groups_by_rate(self.learner, network, self._settings.training)
-
     def losses(self, step: int, share: slice, generator: torch.Generator) -> Tensor:
-        seed = generator_for(self._settings.training.seed, "tasks", step)
-        tasks = self._source.sample(self.units_per_step, self._settings.episodes, seed).select(share)
-        losses: Tensor = self.learner(tasks.to(self._device), generator)
+        seed = generator_for(self.settings.training.seed, "tasks", step)
+        tasks = self._source.sample(self.units_per_step, self.settings.episodes, seed).select(share)
+        losses: Tensor = self.learner(tasks.to(self.learner.device), generator)
         return losses
 
     def validate(self) -> Scores:
         """Scores on the validation functions."""
         assert self._exam is not None
-        return Scores(asdict(score(self.learner, self._exam, self._device)), "nll", larger_is_better=False)
+        return Scores(asdict(score(self.learner, self._exam)), "nll", larger_is_better=False)
 
 
-def score(learner: RegressionLearner, exam: Tasks, device: torch.device) -> FunctionScores:
+def score(learner: RegressionLearner, exam: Tasks) -> FunctionScores:
     """Scores of a learner on tasks; a ValueError if its answers are not finite."""
     densities, squares = [], []
     for start in range(0, len(exam), _TASKS_PER_PASS):
-        tasks = exam.select(slice(start, start + _TASKS_PER_PASS)).to(device)
+        tasks = exam.select(slice(start, start + _TASKS_PER_PASS)).to(learner.device)
         found = learner.adapt(tasks).moments(tasks.query_x)
         asked = Context.of_query(tasks)
         densities.append(found.log_density(asked.y)[asked.mask])

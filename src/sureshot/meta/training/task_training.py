@@ -10,35 +10,35 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.presets import settings_of
 from sureshot.meta.training.checkpoint import KIND, parts_of
-from sureshot.meta.training.config import OptimisationConfig, RunConfig
-from sureshot.networks import Trainable, differing_settings, milestones
+from sureshot.meta.training.config import RunConfig
+from sureshot.networks import Processes, Trainable, differing_settings, milestones
 
 UNIT = "episodes"
 _MAY_DIFFER = {("training", "device"), ("training", "tensorboard"), ("training", "episodes")}
 
 
-def groups_by_rate(
-    learner: Learner,
-    network: nn.Module | None,  # a part of it
-    rates: OptimisationConfig,
-) -> list[dict[str, Any]]:
-    """The optimiser's: what is learnt of the network with one learning rate, and everything else with another."""
-    of_network = [] if network is None else list(network.parameters())
-    inside = {id(parameter) for parameter in of_network}
-    others = [p for p in learner.parameters() if p.requires_grad and id(p) not in inside]
+def parameter_groups(learner: Learner, config: RunConfig) -> list[dict[str, Any]]:
+    """The optimiser's: one learning rate for the learner's network, or all of it, and one for everything else."""
+    network = learner if learner.network is None else learner.network
+    learnt, inside = [p for p in learner.parameters() if p.requires_grad], set(map(id, network.parameters()))
+    if not learnt:
+        raise ValueError(
+            f"learner {learner.config['name']!r} has no parameters to learn: choose another backbone, or use it "
+            "without meta-training"
+        )
     return [
-        {"params": [p for p in of_network if p.requires_grad], "lr": rates.learning_rate},
-        {"params": others, "lr": rates.learning_rate_kernel},
+        {"params": [p for p in learnt if id(p) in inside], "lr": config.training.learning_rate},
+        {"params": [p for p in learnt if id(p) not in inside], "lr": config.training.learning_rate_kernel},
     ]
 
 
 class TaskTraining(Trainable):
-    """A learner that is trained on tasks; derived classes write `losses`, `parameter_groups` and `validate`."""
+    """A learner that is trained on tasks; derived classes write `losses` and `validate`."""
 
     kind = KIND
     unit = UNIT
@@ -46,27 +46,30 @@ class TaskTraining(Trainable):
 
     def __init__(
         self,
-        learner: Learner,  # on the device of the run
+        learner: Learner,
         config: RunConfig,
+        group: Processes,
         parts: Mapping[str, Any],  # digests of what is trained on, "rows", and of what validates, "validation_rows"
     ) -> None:
         self.name = str(learner.config["name"])
-        self.module = self._learner = learner
-        self.config = config.as_dict()
+        self.module = self.learner = learner.to(group.device)
+        self.config, self.settings = config.as_dict(), config
         self.parts = {**parts_of(learner), **parts}
         self.units_per_step = config.training.episodes_per_step
-        self._milestones = config.training.milestones
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return parameter_groups(self.learner, self.settings)
 
     def learning_rate_factor(self, units: int) -> float:
         """A tenth from each milestone on."""
-        return milestones(units, self._milestones)
+        return milestones(units, self.settings.training.milestones)
 
     def carried(self) -> dict[str, Tensor]:
         """What the learner carries from task to task."""
-        return self._learner.task_state or {}
+        return self.learner.task_state or {}
 
     def take_over(self, carried: Mapping[str, Tensor]) -> None:
-        self._learner.task_state = dict(carried)
+        self.learner.task_state = dict(carried)
 
     def differences(self, header: Mapping[str, Any]) -> list[str]:
         """Of settings, of rows, and of what the learner's preset stands for."""
@@ -76,7 +79,7 @@ class TaskTraining(Trainable):
         then, now = (parts.get("validation_rows") for parts in (header, self.parts))
         if then is not None and now is not None and then != now:
             found.append("the rows of the validation classes, which choose the best checkpoint, were others then")
-        earlier, present = header.get("learner", {}), self._learner.config
+        earlier, present = header.get("learner", {}), self.learner.config
         if "settings" in earlier and "settings" in present:
             before, after = dataclasses.asdict(settings_of(earlier["settings"])), present["settings"]
             found += [
