@@ -106,7 +106,10 @@ def evaluate(
         If the data are too small for the protocol (naming the class), their inputs are of another shape than the
         learner's backbone takes, a prediction is not a probability, or a number is out of range.
     """
-    _check_counts(n_tasks, n_batches, batch_size, validation_tasks, out_of_episode, robustness)
+    check_counts(1, n_tasks=n_tasks, n_batches=n_batches, batch_size=batch_size, validation_tasks=validation_tasks)
+    check_counts(0, out_of_episode=out_of_episode, robustness=robustness)
+    if n_batches > n_tasks:
+        raise ValueError(f"n_batches must be at most the {n_tasks} tasks, got {n_batches}")
     _check_corruptions(corruptions, severities, corrupted)
     if least_errors and validation is None:
         raise ValueError("least_errors needs validation classes: pass validation, or leave it out")
@@ -140,10 +143,7 @@ def evaluate(
         batch_size=exam.batch_size,
         accuracy=summarise_accuracy(plain.accuracy, n_batches),
         calibration=MappingProxyType(
-            {
-                name: summarise_calibration(scores, name, temperatures[name], seed=seed)
-                for name, scores in per_task.items()
-            }
+            {name: summarise_calibration(scores, name, temperatures[name], seed) for name, scores in per_task.items()}
         ),
         temperature=fitted,
         out_of_episode=_out_of_episode(learner, sampler, inputs, out_of_episode, batch_size, seed, tell),
@@ -229,12 +229,8 @@ def _out_of_episode(
     outside = (exam.rows.query_y < 0).numpy()
     mask = None if exam.rows.query_mask is None else exam.rows.query_mask.numpy()
     complete = {name: np.concatenate(values) for name, values in found.items()}
-    return OutOfEpisode(
-        MappingProxyType(
-            {name: detect(scores, outside, mask) for name, scores in complete.items() if len(scores) == n_tasks}
-        ),
-        n_tasks,
-    )
+    judged = {name: detect(values, outside, mask) for name, values in complete.items() if len(values) == n_tasks}
+    return OutOfEpisode(MappingProxyType(judged), n_tasks)
 
 
 def _reported(
@@ -245,15 +241,6 @@ def _reported(
         tell(what, done / n_tasks)
         done += len(batch.tasks)
         yield batch
-
-
-def _check_counts(
-    n_tasks: int, n_batches: int, batch_size: int | None, validation_tasks: int, out_of_episode: int, robustness: int
-) -> None:
-    check_counts(1, n_tasks=n_tasks, n_batches=n_batches, batch_size=batch_size, validation_tasks=validation_tasks)
-    check_counts(0, out_of_episode=out_of_episode, robustness=robustness)
-    if n_batches > n_tasks:
-        raise ValueError(f"n_batches must be at most the {n_tasks} tasks, got {n_batches}")
 
 
 def _check_corruptions(corruptions: Sequence[str], severities: Sequence[int], corrupted: str) -> None:

@@ -104,9 +104,10 @@ class Adapted:
     outlier: NDArray[np.float64] | None = None  # (T, Q), the learner's own outlier score, where asked for
 
     @property
-    def query_mask(self) -> NDArray[np.bool_] | None:
+    def query_mask(self) -> NDArray[np.bool_]:
         """False for padded queries, (T, Q)."""
-        return None if self.tasks.query_mask is None else self.tasks.query_mask.cpu().numpy()
+        mask = self.tasks.query_mask
+        return np.ones(self.query_y.shape, dtype=bool) if mask is None else mask.cpu().numpy()
 
     @property
     def class_mask(self) -> NDArray[np.bool_] | None:
@@ -170,9 +171,8 @@ class Exam:
         """Class probabilities (n, C) of the queries of all tasks, and their true classes (n,); without padding."""
         probabilities, y = [], []
         for batch in self.adapt(learner, inputs, generator):
-            real = np.ones(batch.query_y.shape, dtype=bool) if batch.query_mask is None else batch.query_mask
-            probabilities.append(batch.probabilities[real])
-            y.append(batch.query_y[real])
+            probabilities.append(batch.probabilities[batch.query_mask])
+            y.append(batch.query_y[batch.query_mask])
         return np.concatenate(probabilities), np.concatenate(y)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from torch import Tensor
@@ -67,7 +68,9 @@ def measure_robustness(
     settings = [(kind, severity) for kind in corruptions for severity in severities]
     for done, (kind, severity) in enumerate(settings):
         progress(f"{kind.replace('_', ' ')}, severity {severity}", done / len(settings))
-        noisy = corrupted_inputs(learner, exam.sampler.data.x, kind, severity, seed)
+        of_images = generator_for(seed, f"noise: {kind}", severity)
+        change = partial(corrupt, kind=kind, severity=severity, generator=of_images)
+        noisy = task_inputs(learner, exam.sampler.data.x, change)
         noise = generator_for(seed, "adaptation", device=learner.device)
         batches = exam.adapt(learner, noisy if corrupted == "both" else inputs, noise, query_inputs=noisy)
         scores = join(score_tasks(batch.probabilities, batch.query_y, batch.query_mask) for batch in batches)
@@ -83,9 +86,3 @@ def measure_robustness(
             )
         )
     return Robustness(len(exam.rows), corrupted, mean_over_tasks(clean.accuracy), tuple(found))
-
-
-def corrupted_inputs(learner: ClassLearner, images: Tensor, kind: str, severity: int, seed: int) -> Tensor:
-    """What tasks are looked up in, of images (N, channels, H, W), each corrupted once."""
-    generator = generator_for(seed, f"noise: {kind}", severity)
-    return task_inputs(learner, images, lambda x: corrupt(x, kind, severity, generator))
