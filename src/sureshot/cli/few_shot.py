@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -34,9 +33,11 @@ class LoadedLearner:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> LoadedLearner:
-        """Of a learner of classes."""
+        """ValueError for a learner of numbers."""
         from sureshot.meta.training.config import TrainingConfig
 
+        if checkpoint.answers_with_numbers:
+            raise ValueError(f"{checkpoint.path} is a learner of numbers: sureshot meta-evaluate scores it")
         return cls(checkpoint, TrainingConfig.from_dict(checkpoint.config))
 
     @property
@@ -55,16 +56,6 @@ class LoadedLearner:
         config = self.learner.config
         unsaid = {"options", "settings"} if "settings" in config else {"options", "preset", "kernel"}  # baselines
         return {key: value for key, value in config.items() if key not in unsaid} | config["options"]
-
-
-def load(path: Path) -> LoadedLearner:
-    """A checkpoint, or the best one of a run's folder."""
-    from sureshot.meta.training.checkpoint import load_checkpoint
-
-    checkpoint = load_checkpoint(path)
-    if checkpoint.answers_with_numbers:
-        raise ValueError(f"{path} is a learner of numbers: sureshot meta-evaluate scores it")
-    return LoadedLearner.of(checkpoint)
 
 
 @dataclass(frozen=True)
@@ -120,14 +111,14 @@ class EvaluationOptions:
         # Those that a temperature is fitted on are never those that are tested on.
         classes, validation = (data.test, data.val) if self.split == "test" else (data.val, None)
         note(f"{classes.n_classes} {self.split} classes of {data.description}")
-        usual = min(USUAL_TASKS, max(self.tasks, 0))
+        usual = min(USUAL_TASKS, self.tasks)
         corrupted_tasks = usual if data.test.x.dim() == 4 else 0
         return data, {
             "data": classes,
             "validation": validation,
             "protocol": protocol,
             "n_tasks": self.tasks,
-            "n_batches": max(1, min(5, self.tasks)),
+            "n_batches": min(5, self.tasks),
             "out_of_episode": usual if self.out_of_episode is None else self.out_of_episode,
             "robustness": corrupted_tasks if self.robustness is None else self.robustness,
             "corrupted": self.corrupted,

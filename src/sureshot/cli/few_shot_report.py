@@ -26,7 +26,7 @@ VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 
 def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description: str, split: str, folder: Path) -> Path:
     """The page of one learner."""
-    name = str(loaded.learner.config["name"])
+    name = loaded.name
     plain = found.calibration["none"]
     low, high = found.accuracy.interval
     interval = f"95 %: {low:.3f} to {high:.3f}" if found.n_tasks > 1 else "of one task"
@@ -125,10 +125,7 @@ def _evaluation_tables(found: Evaluation) -> list[Table]:
                     (
                         one.kind.replace("_", " "),
                         str(one.severity),
-                        measured(one.accuracy),
-                        measured(one.accuracy_change),
-                        measured(one.brier),
-                        measured(one.nll),
+                        *map(measured, (one.accuracy, one.accuracy_change, one.brier, one.nll)),
                         one.ece,
                     )
                     for one in found.robustness.scores

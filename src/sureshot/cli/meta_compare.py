@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
-from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner, load
+from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Comparison
@@ -57,12 +57,14 @@ def meta_compare(
 
 def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
     """Checkpoints by the names to show, which must differ."""
+    from sureshot.meta.training.checkpoint import load_checkpoint
+
     given: list[tuple[str | None, Path]] = []
     for argument in arguments:
         label, separator, rest = argument.partition("=")
         named = bool(separator) and not Path(argument).exists()
         given.append((label, Path(rest)) if named else (None, Path(argument)))
-    loaded = [(name, path, load(path)) for name, path in given]
+    loaded = [(name, path, LoadedLearner.of(load_checkpoint(path))) for name, path in given]
     kinds = [one.name for name, _, one in loaded if name is None]
     found: dict[str, LoadedLearner] = {}
     for name, path, one in loaded:

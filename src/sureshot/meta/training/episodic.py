@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +73,8 @@ def train(
         (`DivergedError`).
     """
     start = time.perf_counter()
-    scores: type[ValidationScores | FunctionScores]
-    make: Callable[[Processes], TaskTraining]
-    if isinstance(config, FunctionTrainingConfig):
-        scores, make = FunctionScores, partial(_on_functions, config, data_root, data)
-    else:
-        check_names(config)
-        scores, make = ValidationScores, partial(_on_classes, config, data_root, data)
     with processes(config.training.device) as group:
-        trainee = make(group)
+        trainee = _trainee(config, data_root, data, group)
         run = networks.train(trainee, config.loop_settings(), Path(output), group, progress, resume)
     return TrainingResult(
         best=run.best,
@@ -91,21 +82,22 @@ def train(
         log=run.log,
         episodes=run.units,
         best_episodes=run.best_units,
-        scores=scores(**run.scores) if run.scores else None,
+        scores=trainee.scores(**run.scores) if run.scores else None,
         stopped_early=run.stopped_early,
         large_gradients=run.large_gradients,
         seconds=time.perf_counter() - start,
     )
 
 
-def _on_classes(config: TrainingConfig, root: Root, data: Any, group: Processes) -> TaskTraining:
+def _trainee(
+    config: TrainingConfig | FunctionTrainingConfig, root: Root, data: Any, group: Processes
+) -> EpisodicTraining | FunctionTraining:
+    if isinstance(config, FunctionTrainingConfig):
+        found = load_functions(config.data.name, root, **config.data.options) if data is None else data
+        return FunctionTraining(build_process(config, found), config, found, group)
+    check_names(config)
     found = load_few_shot(config.data.name, root, **config.data.options) if data is None else data
     return EpisodicTraining(build_learner(config, found.train), config, found, group)
-
-
-def _on_functions(config: FunctionTrainingConfig, root: Root, data: Any, group: Processes) -> TaskTraining:
-    found = load_functions(config.data.name, root, **config.data.options) if data is None else data
-    return FunctionTraining(build_process(config, found), config, found, group)
 
 
 class EpisodicTraining(TaskTraining):
@@ -113,6 +105,7 @@ class EpisodicTraining(TaskTraining):
 
     learner: ClassLearner
     settings: TrainingConfig
+    scores = ValidationScores
 
     def __init__(self, learner: ClassLearner, config: TrainingConfig, data: FewShotData, group: Processes) -> None:
         protocol = config.episodes.to_protocol()

@@ -41,6 +41,7 @@ class FunctionTraining(TaskTraining):
 
     learner: RegressionLearner
     settings: FunctionTrainingConfig
+    scores = FunctionScores
 
     def __init__(
         self, learner: RegressionLearner, config: FunctionTrainingConfig, data: FunctionData, group: Processes
