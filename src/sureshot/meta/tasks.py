@@ -24,6 +24,11 @@ class TaskRows(NamedTuple):
     mask: Tensor | None = None  # (T, N)
     class_mask: Tensor | None = None  # (T, C)
 
+    @property
+    def real(self) -> Tensor:
+        """False for padding, (T, N)."""
+        return torch.ones(self.y.shape[:2], dtype=torch.bool, device=self.y.device) if self.mask is None else self.mask
+
     def one_hot(self) -> Tensor:
         """Labels (T, N, C) in the type of the rows, zero for padding, so that sums over rows pass it by."""
         labels = self.y[..., None] == torch.arange(self.n_classes, device=self.y.device)
@@ -32,8 +37,10 @@ class TaskRows(NamedTuple):
         return labels.to(self.x.dtype)
 
     def without_padding(self) -> Tensor:
-        """The rows (T, N, D) with zeros for padding, whatever it held."""
-        return self.x if self.mask is None else self.x.masked_fill(~self.mask[..., None], 0.0)
+        """The rows (T, N, ...) with zeros for padding, whatever it held."""
+        if self.mask is None:
+            return self.x
+        return self.x.masked_fill(~self.mask.view(*self.mask.shape, *[1] * (self.x.dim() - 2)), 0)
 
     def select(self, index: slice) -> TaskRows:
         """Those of some of the tasks."""
@@ -93,13 +100,16 @@ class Tasks:
         """What the tasks are adapted to."""
         return TaskRows(self.support_x, self.support_y, self.n_classes, self.support_mask, self.class_mask)
 
+    @property
+    def query(self) -> TaskRows:
+        """What they are asked."""
+        return TaskRows(self.query_x, self.query_y, self.n_classes, self.query_mask, self.class_mask)
+
     def merged(self) -> TaskRows:
         """Support and query of each task side by side, S + Q rows."""
         mask = None
         if self.support_mask is not None or self.query_mask is not None:
-            parts = ((self.support_y, self.support_mask), (self.query_y, self.query_mask))
-            every = [torch.ones(y.shape[:2], dtype=torch.bool, device=y.device) for y, _ in parts]
-            mask = torch.cat([all_ if m is None else m for all_, (_, m) in zip(every, parts, strict=True)], 1)
+            mask = torch.cat([self.support.real, self.query.real], 1)
         x, y = torch.cat([self.support_x, self.query_x], 1), torch.cat([self.support_y, self.query_y], 1)
         return TaskRows(x, y, self.n_classes, mask, self.class_mask)
 

@@ -70,7 +70,7 @@ def test_an_inner_step_descends_the_bound_by_common_draws() -> None:
     start = {name: value.detach() for name, value in model.start(2).items()}
     generator = torch.Generator().manual_seed(4)
     noise = model.noise(start, 1, generator)
-    rows = Rows.of(around.support_x, around.support_y, None, around.support)
+    rows = Rows.of(around.support)
     task = Rows(*(part[0] for part in rows))
     moved = {name: value + 0.1 for name, value in start.items()}  # away from the prior, where the divergence counts
 
@@ -109,7 +109,7 @@ def test_the_outer_loss_is_likelihood_divergence_and_hyper_prior() -> None:
     plain, whole = learner(outer_weight=0.0), learner()
     model_start = whole.start(2)
     noise = whole.noise(model_start, 2, torch.Generator().manual_seed(1))
-    support = Rows.of(tasks().support_x, tasks().support_y, None, tasks().support)
+    support = Rows.of(tasks().support)
     adapted = whole._adapted(model_start, support, noise, whole.descent)
     found = whole(tasks(), torch.Generator().manual_seed(1)) - plain(tasks(), torch.Generator().manual_seed(1))
     for task in range(2):
@@ -123,7 +123,7 @@ def test_the_loss_of_queries_is_expected_over_draws() -> None:
     model = learner(outer_weight=0.0)
     start = model.start(2)
     noise = model.noise(start, 2, torch.Generator().manual_seed(1))
-    support = Rows.of(tasks().support_x, tasks().support_y, None, tasks().support)
+    support = Rows.of(tasks().support)
     adapted = {name: value[0] for name, value in model._adapted(start, support, noise, model.descent).items()}
     expected = torch.zeros((), dtype=torch.float64)
     for draw in range(model.draws):

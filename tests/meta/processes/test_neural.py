@@ -101,14 +101,14 @@ def integrated(learner: LatentNP, tasks: Tasks, rows: Context) -> Tensor:
     z = torch.cartesian_prod(axis, axis).unsqueeze(1)
     moments = learner.answer(z.expand(-1, len(tasks), -1), rows.x)
     density = torch.distributions.Normal(*moments).log_prob(rows.y).squeeze(-1).masked_fill(~rows.mask, 0).sum(-1)
-    prior = learner.latent_given(Context.of_support(tasks)).log_prob(z).sum(-1)
+    prior = learner.latent_given(Context.of(tasks.support)).log_prob(z).sum(-1)
     return torch.logsumexp(density + prior, 0) + 2 * np.log(0.1)
 
 
 @torch.no_grad()
 def test_the_bound_is_below_the_density_of_all_rows() -> None:
     learner, tasks = latent_process(draws=400), double_tasks(3)
-    gap = integrated(learner, tasks, Context.of_all(tasks)) - learner.bound(tasks, seeded(CPU))
+    gap = integrated(learner, tasks, Context.of(tasks.merged())) - learner.bound(tasks, seeded(CPU))
     assert float(gap.min()) > -1e-3
     assert float(gap.mean()) > 1e-3
 
@@ -116,7 +116,7 @@ def test_the_bound_is_below_the_density_of_all_rows() -> None:
 @torch.no_grad()
 def test_the_loss_is_the_density_of_all_queries() -> None:
     learner, tasks = latent_process(draws=20_000), double_tasks(3)
-    queries = Context.of_query(tasks)
+    queries = Context.of(tasks.query)
     expected = -integrated(learner, tasks, queries) / queries.mask.sum(1)
     torch.testing.assert_close(learner(tasks, seeded(CPU)), expected, rtol=0, atol=0.01)
 
@@ -128,8 +128,8 @@ def test_the_loss_as_published_is_the_bound_over_all_rows() -> None:
     merged = tasks.merged()
     with torch.no_grad():
         loss = learner(tasks, seeded(CPU)).numpy()
-        proposal = learner.latent_given(Context.of(merged.x, merged.y, merged.mask))
-        prior = learner.latent_given(Context.of(tasks.support_x, tasks.support_y, tasks.support_mask))
+        proposal = learner.latent_given(Context.of(tasks.merged()))
+        prior = learner.latent_given(Context.of(tasks.support))
         noise = torch.randn(2, 3, 2, generator=seeded(CPU), dtype=torch.float64)
         mean, sd = (part.numpy() for part in learner.answer(proposal.mean + proposal.stddev * noise, merged.x))
     assert merged.mask is not None

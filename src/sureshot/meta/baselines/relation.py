@@ -115,13 +115,10 @@ class RelationNet(EmbeddingLearner):
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean squared error of the scores over classes and queries, (T,)."""
         classes, present = class_means(tasks.support)
-        queries = TaskRows(tasks.query_x, tasks.query_y, tasks.n_classes, tasks.query_mask)
-        real = present.unsqueeze(1).expand(-1, tasks.query_y.shape[1], -1)
-        if tasks.query_mask is not None:
-            real = real & tasks.query_mask.unsqueeze(-1)
+        real = present.unsqueeze(1) & tasks.query.real.unsqueeze(-1)
         parts = (part.split(self.tasks_per_pass) for part in (classes, tasks.query_x, real))
         logits = torch.cat([self.relation(*part) for part in zip(*parts, strict=True)])
-        errors = (logits.sigmoid() - queries.one_hot()).square().masked_fill(~real, 0)
+        errors = (logits.sigmoid() - tasks.query.one_hot()).square().masked_fill(~real, 0)
         return mean_over_rows(errors.sum(-1) / present.sum(-1, keepdim=True), tasks.query_mask)
 
     def condition_embedded(self, support: TaskRows, generator: torch.Generator) -> RelationPosterior:

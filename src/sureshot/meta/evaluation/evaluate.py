@@ -226,10 +226,9 @@ def _out_of_episode(
         scores = outlier_scores(batch.mean, batch.variance, batch.probabilities, batch.class_mask, batch.outlier)
         for name, values in scores.items():
             found.setdefault(name, []).append(values)
-    outside = (exam.rows.query_y < 0).numpy()
-    mask = None if exam.rows.query_mask is None else exam.rows.query_mask.numpy()
+    outside, real = (exam.rows.query_y < 0).numpy(), exam.rows.query.real.numpy()
     complete = {name: np.concatenate(values) for name, values in found.items()}
-    judged = {name: detect(values, outside, mask) for name, values in complete.items() if len(values) == n_tasks}
+    judged = {name: detect(values, outside, real) for name, values in complete.items() if len(values) == n_tasks}
     return OutOfEpisode(MappingProxyType(judged), n_tasks)
 
 

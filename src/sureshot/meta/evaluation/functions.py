@@ -100,7 +100,7 @@ def _sums(method: AdaptsToFunctions, tasks: Tasks) -> dict[str, NDArray[np.float
         "crps": mixture_ranked_probability_score(mean, deviation, y).mean(-1),
         **{str(level): (np.abs(share - 0.5) <= level / 2).mean(-1) for level in COVERAGES},
     }
-    mask = np.ones(density.shape) if tasks.query_mask is None else tasks.query_mask.double().cpu().numpy()
+    mask = tasks.query.real.double().cpu().numpy()
     return {name: (value * mask).sum(1) for name, value in scores.items()} | {"count": mask.sum(1)}
 
 

@@ -106,8 +106,7 @@ class Adapted:
     @property
     def query_mask(self) -> NDArray[np.bool_]:
         """False for padded queries, (T, Q)."""
-        mask = self.tasks.query_mask
-        return np.ones(self.query_y.shape, dtype=bool) if mask is None else mask.cpu().numpy()
+        return self.tasks.query.real.cpu().numpy()
 
     @property
     def class_mask(self) -> NDArray[np.bool_] | None:

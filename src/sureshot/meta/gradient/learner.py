@@ -56,15 +56,12 @@ class Rows(NamedTuple):
     present: Tensor  # (T, C)
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor, mask: Tensor | None, tasks: TaskRows) -> Rows:
-        """Rows of the tasks that `tasks` are rows of, too."""
-        present = tasks.class_mask
+    def of(cls, rows: TaskRows) -> Rows:
+        """The same with zeros and weight 0 for padding."""
+        y, present = rows.y, rows.class_mask
         if present is None:
-            present = torch.ones(len(y), tasks.n_classes, dtype=torch.bool, device=y.device)
-        if mask is None:
-            return cls(x, y, torch.ones(y.shape, dtype=x.dtype, device=y.device), present)
-        real = mask.view(*mask.shape, *[1] * (x.dim() - 2))
-        return cls(x.masked_fill(~real, 0), y, mask.to(x.dtype), present)
+            present = torch.ones(len(y), rows.n_classes, dtype=torch.bool, device=y.device)
+        return cls(rows.without_padding(), y, rows.real.to(rows.x.dtype), present)
 
     def surprise(self, logits: Tensor) -> Tensor:
         """Minus log probability of the labels, (..., N), by logits (..., N, C); of one task."""
@@ -189,8 +186,7 @@ class GradientLearner(ClassLearner):
         """Minus log probability of the queries' classes, averaged over queries and draws, and the penalty; (T,)."""
         start = self.start(tasks.n_classes)
         noise = self.noise(start, self.descent.steps, generator)
-        support = Rows.of(tasks.support_x, tasks.support_y, tasks.support_mask, tasks.support)
-        queries = Rows.of(tasks.query_x, tasks.query_y, tasks.query_mask, tasks.support)
+        support, queries = Rows.of(tasks.support), Rows.of(tasks.query)
 
         def one(parameters: Parameters, support: Rows, queries: Rows) -> Tensor:
             networks = self.networks(parameters, noise[-1])
@@ -204,7 +200,7 @@ class GradientLearner(ClassLearner):
         own = copy.deepcopy(self)
         start = own.start(support.n_classes)
         noise = self.noise(start, self.descent_in_use.steps, generator)
-        rows = Rows.of(support.x, support.y, support.mask, support)
+        rows = Rows.of(support)
         at_once = tasks_at_once(rows.y.shape[1], rows.y.device)
         found = own._adapted(start, rows, noise, self.descent_in_use, at_once)
         return AdaptedPosterior(own, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)

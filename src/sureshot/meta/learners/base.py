@@ -152,10 +152,8 @@ class ClassLearner(Learner):
         if classes < 2:
             raise ValueError("support_y has one class only, and two are needed; pass n_classes if more exist")
         require_finite("support_x", support_x, support_mask)
-        if support_mask is not None:  # whatever padding holds, it shall not spoil a kernel matrix
-            real = support_mask.view(*support_mask.shape, *[1] * (support_x.dim() - 2))
-            support_x = support_x.masked_fill(~real, 0)
         support = TaskRows(support_x, support_y, classes, support_mask, class_mask)
+        support = support._replace(x=support.without_padding())  # what it holds shall not spoil a kernel matrix
         with evaluating(self):
             return self.condition_inputs(support, generator or seeded(support_y.device))
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from sureshot.meta.learners.base import Learner, mean_over_rows, require_finite, seeded
-from sureshot.meta.tasks import Tasks
+from sureshot.meta.tasks import TaskRows, Tasks
 
 
 class Moments(NamedTuple):
@@ -49,29 +49,13 @@ class Context(NamedTuple):
     mask: Tensor  # (T, S)
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor, mask: Tensor | None) -> Context:
+    def of(cls, rows: TaskRows) -> Context:
         """Of rows, whatever padding holds."""
-        known = torch.ones(y.shape[:2], dtype=torch.bool, device=y.device) if mask is None else mask
+        x, y, known = rows.x, rows.y, rows.real
         if y.shape[1] == 0:
             x, y, known = (part.new_zeros(len(part), 1, *part.shape[2:]) for part in (x, y, known))
         padding = ~known.unsqueeze(-1)
         return cls(x.masked_fill(padding, 0.0), y.masked_fill(padding, 0.0), known)
-
-    @classmethod
-    def of_support(cls, tasks: Tasks) -> Context:
-        """Support of tasks."""
-        return cls.of(tasks.support_x, tasks.support_y, tasks.support_mask)
-
-    @classmethod
-    def of_query(cls, tasks: Tasks) -> Context:
-        """Queries of tasks."""
-        return cls.of(tasks.query_x, tasks.query_y, tasks.query_mask)
-
-    @classmethod
-    def of_all(cls, tasks: Tasks) -> Context:
-        """Support and queries of tasks."""
-        merged = tasks.merged()
-        return cls.of(merged.x, merged.y, merged.mask)
 
 
 class FunctionPosterior(ABC):
@@ -133,7 +117,7 @@ class RegressionLearner(Learner):
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Mean negative log density of the queries, (T,), given the support, unless a learner has another loss."""
-        context, query = Context.of_support(tasks), Context.of_query(tasks)
+        context, query = Context.of(tasks.support), Context.of(tasks.query)
         density = self.answer(self.encode(context, generator), query.x).log_density(query.y)
         return -mean_over_rows(density, query.mask)
 
@@ -151,7 +135,7 @@ class RegressionLearner(Learner):
         """Adapt to contexts; a ValueError if shapes do not fit, or a number is not finite."""
         self._check("context", context_x, context_y, mask)
         require_finite("context_x", context_x, mask)
-        context = Context.of(context_x, context_y, mask)
+        context = Context.of(TaskRows(context_x, context_y, 0, mask))
         own = copy.deepcopy(self).eval().requires_grad_(False)
         encoded = own.encode(context, generator or seeded(context_y.device))
         return _LearnerPosterior(own, encoded, context.mask.sum(1))

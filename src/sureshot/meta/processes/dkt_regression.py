@@ -104,12 +104,12 @@ class DKTRegression(RegressionLearner):
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         if self.objective == "predictive":
             return super().input_losses(tasks, generator)
-        return -self.log_evidence(tasks) / Context.of_all(tasks).mask.sum(1).clamp_min(1)
+        return -self.log_evidence(tasks) / Context.of(tasks.merged()).mask.sum(1).clamp_min(1)
 
     def log_evidence(self, tasks: Tasks) -> Tensor:
         """Of all rows of each task, (T,), in nats, in the units of the targets."""
-        every = Context.of_all(tasks)
-        centre, scale = self._scale(Context.of_support(tasks))
+        every = Context.of(tasks.merged())
+        centre, scale = self._scale(Context.of(tasks.support))
         targets, weight = ((every.y - centre) / scale).mT, every.mask.to(every.y.dtype)
         gram = evaluate(self.kernel, self._embed(every.x))
         evidence = regression_log_evidence(GramPrior(gram, gram.new_zeros(())), targets, weight, self.noise)

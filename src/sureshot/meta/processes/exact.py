@@ -36,7 +36,8 @@ class ExactProcess:
         """The posterior given the support sets."""
         if tasks.origin is None:
             raise ValueError("these tasks do not say what they were drawn from (Tasks.origin)")
-        context = Context.of(tasks.support_x.double(), tasks.support_y.double(), tasks.support_mask)
+        x, y, mask = Context.of(tasks.support)
+        context = Context(x.double(), y.double(), mask)
         posterior = conditioned(true_covariance(tasks.origin, context.x).unsqueeze(1), context, self.noise**2)
         return _ExactPosterior(self.noise**2, tasks.origin, context.x, posterior, context.mask.sum(1))
 

@@ -80,15 +80,15 @@ class LatentNP(RegressionLearner):
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """Minus the objective of each task, (T,), for each row that it is the density of."""
         if self.objective == "bound":
-            return -self.bound(tasks, generator) / Context.of_all(tasks).mask.sum(1).clamp_min(1)
-        query, given = Context.of_query(tasks), self.latent_given(Context.of_support(tasks))
+            return -self.bound(tasks, generator) / Context.of(tasks.merged()).mask.sum(1).clamp_min(1)
+        query, given = Context.of(tasks.query), self.latent_given(Context.of(tasks.support))
         joint = self._joint(self._drawn(given, self.draws, generator), query)
         return (math.log(self.draws) - joint.logsumexp(0)) / query.mask.sum(1).clamp_min(1)
 
     def bound(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """The bound on the log density of all rows of each task given its context, (T,), by `draws` of z."""
-        every = Context.of_all(tasks)
-        prior, proposal = self.latent_given(Context.of_support(tasks)), self.latent_given(every)
+        every = Context.of(tasks.merged())
+        prior, proposal = self.latent_given(Context.of(tasks.support)), self.latent_given(every)
         joint = self._joint(self._drawn(proposal, self.draws, generator), every)
         return joint.mean(0) - kl_divergence(proposal, prior).sum(-1)
 

@@ -73,7 +73,7 @@ def score(learner: RegressionLearner, exam: Tasks) -> FunctionScores:
     for start in range(0, len(exam), _TASKS_PER_PASS):
         tasks = exam.select(slice(start, start + _TASKS_PER_PASS)).to(learner.device)
         found = learner.adapt(tasks).moments(tasks.query_x)
-        asked = Context.of_query(tasks)
+        asked = Context.of(tasks.query)
         densities.append(found.log_density(asked.y)[asked.mask])
         squares.append((found.overall()[0] - asked.y).square()[asked.mask])
     nll, mse = -float(torch.cat(densities).double().mean()), float(torch.cat(squares).double().mean())
