@@ -24,9 +24,10 @@ from experiments.campaigns.functions import (
     mean_score,
     run_function_cell,
     score_table,
+    shown_of,
     steps_of,
 )
-from experiments.campaigns.methods import check_names
+from experiments.campaigns.methods import check_names, slug
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from experiments.figures import new_figure, tidy
 from sureshot.meta.evaluation.functions import SIZES
@@ -93,7 +94,7 @@ def campaign_cells(settings: FunctionsConfig) -> list[FunctionCell]:
                     continue
                 found.append(
                     FunctionCell(
-                        key=f"{_slug(learner)}-{_slug(family)}-seed{seed}",
+                        key=f"{slug(learner)}-{slug(family)}-seed{seed}",
                         labels={"functions": family, "learner": learner, "seed": seed},
                         data=data,
                         training=None if learner == EXACT else training_of(learner, data, seed, settings.steps),
@@ -161,12 +162,10 @@ def _tables(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -> 
                 ("crps", "continuous ranked probability score", False),
                 ("coverage 0.9", "share inside intervals of nominal 90 %", region == "inside"),
             ):
-                name = f"{_slug(family)}-{_slug(score)}-{region}".replace("_", "-")
-                table = score_table(
-                    records, family, region, score, name, f"**{family}**, {region} the range: {what}. {columns}."
-                )
-                if table is not None:
-                    found.append(Table(table.name, table.caption, table.frame, on_page=on_page))
+                name = f"{slug(family)}-{slug(score)}-{region}".replace("_", "-")
+                caption = f"**{family}**, {region} the range: {what}. {columns}."
+                table = score_table(records, family, region, score, name, caption, on_page)
+                found += [] if table is None else [table]
     return found
 
 
@@ -213,18 +212,12 @@ def _verdicts(records: Sequence[Mapping[str, Any]]) -> list[Verdict]:
 def _pictures(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -> list[Picture]:
     found = []
     for family in settings.families:
-        shown = {
-            name: part["shown"]
-            for name, parts in by_learner(records, family).items()
-            for part in parts
-            if "shown" in part
-        }
-        if shown:
+        if shown := shown_of(records, family):
             caption = (
                 f"{family}: one function from {' and '.join(map(str, SHOWN))} rows of context (dots): means and bands "
                 "of two deviations. The dotted line is where the training's inputs end."
             )
-            found.append(Picture(f"bands-{_slug(family)}", caption, draw_bands(shown)))
+            found.append(Picture(f"bands-{slug(family)}", caption, draw_bands(shown)))
     return found
 
 
@@ -245,10 +238,6 @@ def draw_bands(shown: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     middle, half = float(np.mean(context)), max(float(np.ptp(context)), 2.0)
     axes[0, 0].set_ylim(middle - 1.3 * half, middle + 1.3 * half)
     return figure
-
-
-def _slug(text: str) -> str:
-    return "-".join("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
 
 
 EXPERIMENT = Experiment(NAME, "neural processes, deep kernels and the exact process on drawn functions", False, run)

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.campaigns.cells import CampaignConfig, Cell, computed_on, unfinished
-from experiments.campaigns.functions import FunctionCell, by_learner, run_function_cell, score_table, steps_of
+from experiments.campaigns.functions import FunctionCell, run_function_cell, score_table, shown_of, steps_of
 from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, configure
 from experiments.figures import label, new_figure
@@ -139,13 +139,7 @@ def _tables(records: Sequence[Mapping[str, Any]], settings: ImageCompletionConfi
 def _pictures(records: Sequence[Mapping[str, Any]], settings: ImageCompletionConfig) -> list[Picture]:
     found = []
     for images in settings.sets:
-        shown = {
-            name: part["shown"]
-            for name, parts in by_learner(records, images).items()
-            for part in parts
-            if "shown" in part
-        }
-        if shown:
+        if shown := shown_of(records, images):
             sizes = ", ".join(map(str, SIZES))
             caption = f"{images}: an image of a new class, completed from {sizes} and all pixels; what was seen on top."
             found.append(Picture(f"completed-{images}", caption, draw_completed(shown)))

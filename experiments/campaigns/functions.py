@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,6 @@ class FunctionCell(Cell):
     targets: int
     shown: bool  # whether what a picture needs is kept
     evaluation_seed: int = 0
-    further: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result."""
@@ -74,7 +73,7 @@ class FunctionCell(Cell):
         own = {
             name: getattr(self, name) for name in ("data", "sizes", "n_tasks", "targets", "shown", "evaluation_seed")
         }
-        return json_values({**own, "data": dict(self.data), "training": training, **self.further})
+        return json_values({**own, "data": dict(self.data), "training": training})
 
 
 def run_function_cell(data_root: Path | None, cell: FunctionCell, folder: Path, progress: Progress) -> dict[str, Any]:
@@ -178,6 +177,7 @@ def score_table(
     score: str,  # of `SizeScores`
     name: str,
     caption: str,
+    on_page: bool = True,
 ) -> Table | None:
     """A row for each learner, a column for each size: means over seeds; None without records."""
     rows = []
@@ -187,7 +187,7 @@ def score_table(
             row[str(size)] = float(np.mean(values))
         if len(row) > 2:
             rows.append(row)
-    return Table(name, caption, pd.DataFrame(rows)) if rows else None
+    return Table(name, caption, pd.DataFrame(rows), on_page=on_page) if rows else None
 
 
 def by_learner(records: Sequence[Mapping[str, Any]], functions: str) -> dict[str, list[Mapping[str, Any]]]:
@@ -199,6 +199,12 @@ def by_learner(records: Sequence[Mapping[str, Any]], functions: str) -> dict[str
     return found
 
 
+def shown_of(records: Sequence[Mapping[str, Any]], functions: str) -> dict[str, Any]:
+    """What was kept for a picture of one kind of functions, by learner."""
+    parts = by_learner(records, functions).items()
+    return {name: part["shown"] for name, of_seeds in parts for part in of_seeds if "shown" in part}
+
+
 def mean_score(parts: Sequence[Mapping[str, Any]], region: str, score: str, sizes: Sequence[int]) -> float:
     """Mean over seeds and some sizes of the context."""
     found = _by_size(parts, region, score)
@@ -208,14 +214,14 @@ def mean_score(parts: Sequence[Mapping[str, Any]], region: str, score: str, size
 def _by_size(parts: Sequence[Mapping[str, Any]], region: str, score: str) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
     for record in parts:
-        if score == "below_exact":
-            lines = [(line, line["mean"]) for line in record.get("below_exact", [])]
-        elif score.startswith("coverage "):
-            share = score.removeprefix("coverage ")
-            lines = [(line, line["coverage"][share]["mean"]) for line in record["evaluation"]["scores"]]
-        else:
-            lines = [(line, line[score]["mean"]) for line in record["evaluation"]["scores"]]
-        for line, value in lines:
+        for line in record.get("below_exact", []) if score == "below_exact" else record["evaluation"]["scores"]:
             if line["region"] == region:
-                found.setdefault(int(line["context"]), []).append(float(value))
+                found.setdefault(int(line["context"]), []).append(float(_estimate(line, score)["mean"]))
     return found
+
+
+def _estimate(line: Mapping[str, Any], score: str) -> Mapping[str, Any]:
+    """That of a score in a line of a record; "coverage 0.9" is among those by share."""
+    if score.startswith("coverage "):
+        return line["coverage"][score.removeprefix("coverage ")]
+    return line if score == "below_exact" else line[score]

@@ -38,7 +38,7 @@ class MethodCell(Cell):
     def key(self) -> str:  # type: ignore[override]
         """Data, method and protocol."""
         protocol = [value if isinstance(value, str) else f"{name}{value}" for name, value in self.protocol.items()]
-        return "-".join(_slug(part) for part in (self.data, self.method, *protocol))
+        return "-".join(slug(part) for part in (self.data, self.method, *protocol))
 
     @property
     def labels(self) -> dict[str, str | int]:  # type: ignore[override]
@@ -124,5 +124,6 @@ def what_is_missing(records: Sequence[Record], cells: Sequence[Cell]) -> list[st
     return [f"{len(there)} of {len(cells)} cells have a result.", *told]
 
 
-def _slug(text: str | int) -> str:
+def slug(text: str | int) -> str:
+    """What keys of cells and names of files have for a text."""
     return "-".join("".join(c if c.isalnum() or c == "_" else " " for c in str(text)).split())
