@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typer import Option
 
 from sureshot.cli import options
 from sureshot.cli.console import note
+from sureshot.data.settings_files import toml_value
 from sureshot.plugins import offered_names
 
 if TYPE_CHECKING:
@@ -200,7 +200,4 @@ def _parsed(option: str) -> tuple[str, Any]:
     key, separator, text = option.partition("=")
     if not separator or not key.strip():
         raise ValueError(f"--option {option}: expected KEY=VALUE, for instance --option rotations=true")
-    try:
-        return key.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), text
+    return key.strip(), toml_value(text)

@@ -29,6 +29,14 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{place} is not a TOML file: {error}") from None
 
 
+def toml_value(text: str) -> Any:
+    """A value as TOML has it, or plain text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
 def section(name: str, kind: type[Section], table: Mapping[str, Any]) -> Section:
     """A dataclass from its table, which is called `name` in messages."""
     from sureshot.data.typed_values import typed_value

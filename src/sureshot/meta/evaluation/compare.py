@@ -19,7 +19,7 @@ from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_tasks
 from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE
 from sureshot.meta.learners.base import ClassLearner
-from sureshot.progress import Progress
+from sureshot.progress import Progress, within
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def compare(
         raise ValueError(f"reference: expected one of {', '.join(learners)}, got {chosen!r}")
     found = {}
     for name, learner in learners.items():
-        tell = None if progress is None else _named(progress, name)
+        tell = None if progress is None else within(progress, name, 0.0, 1.0)
         try:
             found[name] = evaluate(learner, data, protocol, progress=tell, **options)
         except ValueError as error:
@@ -86,18 +86,13 @@ def compare(
     return Comparison(MappingProxyType(found), chosen)
 
 
-def _named(progress: Progress, name: str) -> Progress:
-    return lambda what, fraction: progress(f"{name}: {what}", fraction)
-
-
 def _difference(other: Evaluation, base: Evaluation) -> Difference:
     scores, reference = other.per_task["none"], base.per_task["none"]
     auroc = own = None
-    if other.out_of_episode is not None and base.out_of_episode is not None:
-        auroc = mean_over_tasks(other.out_of_episode.areas - base.out_of_episode.areas)
-        both = [one.out_of_episode.scores.get(OWN_SCORE) for one in (other, base) if one.out_of_episode is not None]
-        if both[0] is not None and both[1] is not None:
-            own = mean_over_tasks(both[0].areas - both[1].areas)
+    if (ours := other.out_of_episode) is not None and (theirs := base.out_of_episode) is not None:
+        auroc = mean_over_tasks(ours.areas - theirs.areas)
+        if OWN_SCORE in ours.scores and OWN_SCORE in theirs.scores:
+            own = mean_over_tasks(ours.scores[OWN_SCORE].areas - theirs.scores[OWN_SCORE].areas)
     accuracy, nll = (mean_over_tasks(getattr(scores, name) - getattr(reference, name)) for name in ("accuracy", "nll"))
     return Difference(accuracy, nll, auroc, own)
 

@@ -34,9 +34,7 @@ class Checkpoint:
     learner: dict[str, Any]  # what `learner_from_config` takes
     backbone: dict[str, Any]  # what `backbone_from_config` takes
     episodes: int  # trained so far
-    metrics: dict[
-        str, Any
-    ]  # such as "accuracy", "nll" of the validation that it was chosen by; empty if there was none
+    metrics: dict[str, Any]  # of the validation that it was chosen by, such as "nll"; empty if there was none
     progress: dict[str, Any]  # the counters of the run; see `sureshot.networks.state`
     artifact: Artifact  # all arrays
 

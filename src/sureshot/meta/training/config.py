@@ -11,14 +11,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
-from sureshot.data.settings_files import read_toml, section
+from sureshot.data.settings_files import read_toml, section, toml_value
 from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
 from sureshot.networks import LoopSettings
 from sureshot.ranges import check_counts, check_positive
@@ -251,16 +250,12 @@ def _replace(tables: dict[str, Any], setting: str) -> None:
     keys = [key.strip() for key in path.split(".")]
     if not separator or (len(keys) < 2 and keys != ["preset"]) or not all(keys):
         raise ValueError(f"--set {setting}: expected SECTION.KEY=VALUE, for instance --set training.episodes=1000")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
     table = tables
     for key in keys[:-1]:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
             raise ValueError(f"--set {setting}: {key} is not a section of keys")
-    table[keys[-1]] = value
+    table[keys[-1]] = toml_value(text)
 
 
 def at_least(section: str, config: object, least: int, *names: str) -> None:
