@@ -78,9 +78,10 @@ def paired(
     column: str,
     ours: str,
     other: str,
+    by: str = "run",  # the column that says which rows are a pair
 ) -> tuple[float, float, int]:
     """Mean paired difference, ours less other, its standard error, and the number of common runs."""
-    wide = frame.pivot_table(index="run", columns="method", values=column)
+    wide = frame.pivot_table(index=by, columns="method", values=column)
     if ours not in wide or other not in wide:
         return np.nan, np.nan, 0
     gap = (wide[ours] - wide[other]).dropna()

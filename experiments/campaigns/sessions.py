@@ -17,6 +17,7 @@ import torch
 
 from experiments.campaigns.cells import FAILED, Cell, json_values
 from experiments.campaigns.deep import DeepCell
+from experiments.campaigns.methods import Record, paired
 from experiments.experiment import Progress
 from sureshot.deep import held_out_rows
 from sureshot.evaluation.encoding import encoded_sessions
@@ -27,8 +28,6 @@ from sureshot.incremental.session_data import load_sessions
 from sureshot.incremental.sessions import Sessions
 from sureshot.incremental.trained import TRAINED
 from sureshot.networks.checkpoint import BEST_NAME
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -157,12 +156,8 @@ class Gap(NamedTuple):
 
 def gap_between(frame: pd.DataFrame, column: str, method: str, other: str) -> Gap | None:
     """In a column of rows with their method and seed; None with fewer than two seeds."""
-    wide = frame.pivot(index="seed", columns="method", values=column)
-    if method not in wide or other not in wide:
-        return None
-    gap = (wide[method] - wide[other]).dropna()
-    error = float(gap.std(ddof=1) / len(gap) ** 0.5)
-    return Gap(float(gap.mean()), error, len(gap)) if len(gap) > 1 else None
+    gap = Gap(*paired(frame, column, method, other, by="seed"))
+    return gap if gap.seeds > 1 else None
 
 
 def wide(means: pd.DataFrame, columns: str, values: str) -> pd.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sureshot.cli.comparison_tables import SCORES, detection_note, measured, temperature_note
 from sureshot.cli.console import command_line
@@ -57,7 +56,13 @@ def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description:
             note=f"± is the standard error, with tasks as units. {temperature_note(found)}",
             heading="Calibration",
         ),
-        model=_facts(loaded),
+        model={
+            "checkpoint": loaded.checkpoint.path,
+            **loaded.settings,
+            "backbone": loaded.config.backbone.name,
+            "training episodes": f"{loaded.checkpoint.episodes:,}",
+            "trained on": loaded.config.data.name,
+        },
         environment=environment(),
         command=command_line(),
         verdict=_verdict(found),
@@ -172,13 +177,3 @@ def task_name(found: Evaluation) -> str:
     """Such as "5-way 1-shot"."""
     protocol = found.protocol
     return f"{protocol.way}-way {protocol.shots}-shot"
-
-
-def _facts(loaded: LoadedLearner) -> dict[str, Any]:
-    return {
-        "checkpoint": loaded.checkpoint.path,
-        **loaded.settings,
-        "backbone": loaded.config.backbone.name,
-        "training episodes": f"{loaded.checkpoint.episodes:,}",
-        "trained on": loaded.config.data.name,
-    }
