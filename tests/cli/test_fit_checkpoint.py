@@ -19,6 +19,7 @@ from sureshot.estimators.few_shot.classifier import FewShotClassifier
 from sureshot.estimators.few_shot.regressor import FewShotRegressor
 from sureshot.meta.learners import make_learner
 from sureshot.meta.processes import make_process
+from sureshot.meta.training import FunctionTrainingConfig, train
 from sureshot.meta.training.checkpoint import save_checkpoint
 from sureshot.networks.backbones import make_backbone
 
@@ -276,6 +277,44 @@ def test_numbers(run: Run, plane: Path, process: Path, tmp_path: Path) -> None:
     both = pd.concat([known, more])[2:]
     anew = FewShotRegressor(process).fit(both[["a", "b"]], both["y"])
     np.testing.assert_allclose(FewShotRegressor.load(model).predict(X), anew.predict(X), rtol=1e-8, atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def of_plane(plane: Path) -> Path:
+    """A learner trained on the table of the columns "b" and "a"."""
+    frame = pd.read_csv(plane / "known.csv").assign(group=[*"vwxyz"] * 3)
+    frame[["b", "a", "y", "group"]].to_csv(plane / "groups.csv", index=False)
+    config = {
+        "data": {"name": "groups", "options": {"path": "groups.csv", "group": "group", "target": "y"}},
+        "learner": {"name": "dkt_regression", "options": {"hidden": []}},
+        "training": {"episodes": 1},
+        "validation": {"every": 0},
+    }
+    train(FunctionTrainingConfig.from_dict(config), plane / "run", data_root=plane)
+    return plane / "run"
+
+
+def test_columns_go_by_the_names_that_the_learner_knows(run: Run, plane: Path, of_plane: Path, tmp_path: Path) -> None:
+    command = ("-t", "y", "--checkpoint", of_plane, "-o", tmp_path / "model", "--json")
+    fitted = run("fit", plane / "known.csv", *command)
+    assert fitted.exit_code == 0, fitted.stderr
+    assert fitted.stderr.splitlines() == [
+        f"note: {plane / 'known.csv'}: ignored columns that the model does not know: name, sign"
+    ]
+    known, more = (pd.read_csv(plane / f"{name}.csv") for name in ("known", "more"))
+    in_python = FewShotRegressor(of_plane).fit(known[["a", "b"]], known["y"])
+    printed = pd.read_csv(io.StringIO(run("predict", tmp_path / "model", plane / "more.csv", "-t", "y").stdout))
+    np.testing.assert_allclose(printed["prediction"], in_python.predict(more[["b", "a"]]), rtol=1e-5, atol=1e-5)
+
+    known.rename(columns={"a": "A"}).to_csv(tmp_path / "other.csv", index=False)
+    for path, target, word in (
+        (tmp_path / "other.csv", "y", "trained on (2); missing: a (did you mean 'A'?); unexpected: A"),
+        (plane / "known.csv", "b", "learns from column 'b', which is to be left out, or to be the labels"),
+    ):
+        refused = run("fit", path, "-t", target, "--checkpoint", of_plane, "-o", tmp_path / "none")
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+        assert word in refused.stderr
+        assert not (tmp_path / "none").exists()
 
 
 def test_whole_numbers_are_what_the_learner_answers_with(run: Run, plane: Path, process: Path, tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_a_spreadsheet_is_a_table(files: Path, run: Run, tmp_path: Path) -> None
     expected = pd.read_csv(io.StringIO(plain))[:5]
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(found)), expected)
     result = run("predict", tmp_path / "m", tmp_path / "sheets.xlsx", "-q")
-    assert_refused(result, "the columns differ from those that the model was fitted on")
+    assert_refused(result, "the columns differ from those that the model was trained on")
     assert_refused(
         run("predict", tmp_path / "m", files / "two.csv", "-q", "--sheet", "x"), "is no Excel file: leave --s"
     )

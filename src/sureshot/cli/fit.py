@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,8 @@ def fit(
 
         with console.progress(f"reading {data}", quiet):
             try:
-                table = read_labelled(data, target, asked.checkpoint, how, task=wanted)
+                columns = None if learner is None else learner.columns
+                table = read_labelled(data, target, asked.checkpoint, how, task=wanted, features=columns)
             except WrongTask as error:
                 if learner is None:
                     raise
@@ -108,6 +110,7 @@ def read_labelled(
     how: Reading,
     group: str | None = None,
     task: str = "classes",
+    features: Sequence[str] | None = None,  # names of the columns to learn from; by default all
 ) -> DataTable:
     """Rows and targets of a file, or images and their folders' names, to learn; groups of rows with columns only."""
     from sureshot.data.checks import listed
@@ -119,7 +122,9 @@ def read_labelled(
         return _read_images(path, checkpoint)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
-    table = how.load(path, target, names, mixed=checkpoint is None, group=None if names is None else group, task=task)
+    group = None if names is None else group
+    taken = [] if features is None or target is None else [target]  # no input, whatever it is called
+    table = how.load(path, target, names, taken, mixed=checkpoint is None, group=group, task=task, features=features)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table

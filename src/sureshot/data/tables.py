@@ -424,7 +424,7 @@ def _check_same_columns(path: Path, present: Sequence[str], wanted: Sequence[str
     if missing:
         besides = f"; unexpected: {listed(unexpected)}" if unexpected else ""
         raise DataError(
-            f"{path}: the columns differ from those that the model was fitted on ({len(wanted)}); "
+            f"{path}: the columns differ from those that the model was trained on ({len(wanted)}); "
             f"missing: {listed(missing)}{near(missing[0], unexpected)}{besides}{doubt_of_header(path, text)}"
         )
     if unexpected:

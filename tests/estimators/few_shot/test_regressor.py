@@ -20,7 +20,7 @@ from sureshot.meta.processes import make_process
 from sureshot.meta.training import FunctionTrainingConfig, train
 from sureshot.meta.training.checkpoint import load_checkpoint, save_checkpoint
 from sureshot.networks.seeds import generator_for
-from sureshot.persistence import ArtifactError
+from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 RNG = np.random.default_rng(0)
 X, QUERIES = RNG.uniform(-2, 2, (9, 2)), RNG.uniform(-2, 2, (5, 2))
@@ -156,8 +156,70 @@ def test_a_learner_of_a_table_takes_and_answers_in_its_units(of_shops: Path, tmp
     )
 
 
+@pytest.fixture(scope="module")
+def of_towns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a learner of a table with the columns "rain" and "age", in this order."""
+    folder = tmp_path_factory.mktemp("towns")
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"town": np.repeat(list("abcde"), 6), "rain": rng.uniform(0, 9, 30), "age": range(30)})
+    frame.assign(y=frame["rain"] - frame["age"]).to_csv(folder / "towns.csv", index=False)
+    config = {
+        "data": {"name": "groups", "options": {"path": "towns.csv", "group": "town", "target": "y"}},
+        "learner": {"name": "cnp", "options": {"width": 8}},
+        "training": {"episodes": 1},
+        "validation": {"every": 0},
+    }
+    train(FunctionTrainingConfig.from_dict(config), folder / "run", data_root=folder)
+    return folder / "run" / "best.safetensors"
+
+
+TOWNS = pd.DataFrame(X[:, :2], columns=["rain", "age"])
+
+
+def test_columns_of_a_table_go_by_name(of_towns: Path, tmp_path: Path) -> None:
+    expected = FewShotRegressor(of_towns).fit(TOWNS.to_numpy(), Y[:, 0]).predict(TOWNS.to_numpy())
+    model = FewShotRegressor(of_towns).fit(TOWNS[["age", "rain"]], Y[:, 0])
+    assert list(model.feature_names_in_) == ["rain", "age"]
+    model.save(tmp_path / "model")
+    for asked in (model, load(tmp_path / "model")):
+        np.testing.assert_array_equal(asked.predict(TOWNS), expected)
+        np.testing.assert_array_equal(asked.predict(TOWNS[["age", "rain"]]), expected)
+        with pytest.raises(ValueError, match="trained on, rain, age; it has snow, age"):
+            asked.predict(TOWNS.rename(columns={"rain": "snow"}))
+    numbered = pd.DataFrame(TOWNS.to_numpy())
+    np.testing.assert_array_equal(FewShotRegressor(of_towns).fit(numbered, Y[:, 0]).predict(numbered), expected)
+
+
+@pytest.mark.parametrize("names", [["rain"], ["rain", "snow"], ["rain", "age", "town"], ["rain", "Age"]])
+def test_columns_of_other_names_are_refused(of_towns: Path, names: list[str]) -> None:
+    frame = pd.DataFrame(1.0, index=range(3), columns=names)
+    with pytest.raises(ValueError, match="the learner was trained on, rain, age; it has") as error:
+        FewShotRegressor(of_towns).fit(frame, [0.0, 1.0, 2.0])
+    assert "pass X[['rain', 'age']]" in str(error.value)
+
+
+def test_a_checkpoint_that_has_no_names_takes_columns_as_they_come(of_towns: Path, tmp_path: Path) -> None:
+    """As those written before names were kept."""
+    known = load_artifact(of_towns)
+    units = {part: known.header["units"][part] for part in ("inputs", "targets")}
+    save_artifact(tmp_path / "old.safetensors", known.kind, {**known.header, "units": units}, known.arrays)
+    other = TOWNS.rename(columns={"rain": "snow"})
+    model = FewShotRegressor(tmp_path / "old.safetensors").fit(other, Y[:, 0])
+    expected = FewShotRegressor(of_towns).fit(TOWNS, Y[:, 0]).predict(TOWNS)
+    np.testing.assert_array_equal(model.predict(other), expected)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(other), expected)
+
+
 @pytest.mark.parametrize(
-    "units", [3, {}, {"inputs": [[0.0], [1.0]], "targets": [[0.0], [0.0]]}, {"inputs": [[0, 0]], "targets": "a"}]
+    "units",
+    [
+        3,
+        {},
+        {"inputs": [[0.0], [1.0]], "targets": [[0.0], [0.0]]},
+        {"inputs": [[0, 0]], "targets": "a"},
+        *({"inputs": [[0.0], [1.0]], "targets": [[0.0], [1.0]], "columns": names} for names in (3, [3], "a", [])),
+    ],
 )
 def test_units_that_are_none(units: object) -> None:
     with pytest.raises(ValueError, match="malformed units"):

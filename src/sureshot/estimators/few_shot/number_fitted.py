@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.threads import threads_for
+from sureshot.data.checks import listed
 from sureshot.data.remembered import Remembered
 from sureshot.estimators.few_shot.predictors import whole_weights
 from sureshot.estimators.fitted import TrainingSet
@@ -23,6 +24,7 @@ from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder
 from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.validation import Columns
 from sureshot.meta.learners.functions import FunctionPosterior, Moments, RegressionLearner
 
 
@@ -33,6 +35,7 @@ class FunctionInputs(Encoder):
     learner: RegressionLearner  # in evaluation mode and double precision
     inputs: np.ndarray  # (2, D), means and deviations
     targets: np.ndarray  # (2, P)
+    names: tuple[str, ...] | None = None  # of the columns of that table, where they are known
 
     @classmethod
     def of(cls, learner: RegressionLearner, units: Any, reading: Remembered | None = None) -> FunctionInputs:
@@ -47,7 +50,11 @@ class FunctionInputs(Encoder):
         for part, scale in found.items():
             if scale.shape != (2, widths[part]) or not np.isfinite(scale).all() or not (scale[1] > 0).all():
                 raise ValueError(f"malformed units of {part}, which must be finite means and positive deviations")
-        return cls(learner, **found, reading=reading)
+        names = units.get("columns")  # of a checkpoint older than these none
+        known = tuple(names) if isinstance(names, list | tuple) else ()
+        if names is not None and [*map(type, known)] != [str] * learner.input_width:
+            raise ValueError("malformed units of columns, which must be a name for each input")
+        return cls(learner, **found, names=known or None, reading=reading)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,9 +68,25 @@ class FunctionInputs(Encoder):
     def exact(self) -> bool:
         return True
 
+    def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
+        return super().check(name, X if self.names is None else _in_order(X, self.names), columns)
+
     def embed(self, rows: Tensor) -> Tensor:
         mean, deviation = rows.new_tensor(self.inputs)
         return (rows - mean) / deviation
+
+
+def _in_order(X: Any, names: tuple[str, ...]) -> Any:
+    """A DataFrame with its columns in the order of these names, all of which it must have; anything else as it is."""
+    came = list(getattr(X, "columns", ()))
+    if not any(isinstance(name, str) for name in came):
+        return X
+    if len(came) != len(names) or set(came) != set(names):
+        raise ValueError(
+            f"X must have the columns that the learner was trained on, {listed(names)}; it has {listed(came)}. Rename "
+            f"them, or pass X[{list(names)}]; an array is taken in this order."
+        )
+    return X[list(names)]
 
 
 @dataclass(frozen=True)

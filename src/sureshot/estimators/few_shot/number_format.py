@@ -24,6 +24,7 @@ class StoredFewShotNumbers(StoredRegression):
     learner: dict[str, Any]
     state: dict[str, Tensor]
     inputs: np.ndarray  # (2, D), means and deviations; those of the numbers are the scale of the target
+    names: tuple[str, ...] | None
     reading: Remembered | None
 
 
@@ -32,13 +33,14 @@ def _own(fitted: FewShotNumbersFitted) -> dict[str, Any]:
         "learner": dict(fitted.learner.config),
         "state": learnt_state(fitted.learner),
         "inputs": fitted.reader.inputs,
+        "names": fitted.reader.names,
         "reading": fitted.reader.reading,
     }
 
 
 def _fitted(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
-    units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit]}
+    units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit], "columns": stored.names}
     reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
     return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None), reader)
 

@@ -79,4 +79,5 @@ def groups(
     ]
     train, val, test = sources
     described = f"{target} of each {group} in {place.name}, groups shared out by seed {seed}"
-    return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets})
+    columns = {} if table.feature_names is None else {"columns": list(table.feature_names)}
+    return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets, **columns})

@@ -75,7 +75,8 @@ class FunctionData(NamedTuple):
     val: FunctionSource
     test: FunctionSource
     description: str  # one line for tables and reports
-    # Of a table: means and deviations, ``[[...], [...]]``, by which "inputs" and "targets" are standardised.
+    # Of a table: means and deviations, ``[[...], [...]]``, by which "inputs" and "targets" are standardised, and names
+    # of the inputs, "columns".
     units: dict[str, Any] | None = None
 
 

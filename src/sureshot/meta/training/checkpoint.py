@@ -49,6 +49,13 @@ class Checkpoint:
         task = "numbers" if self.answers_with_numbers else "classes"
         return f"{self.path} is a learner of {task} ({self.learner.get('name')})"
 
+    @property
+    def columns(self) -> list[str] | None:
+        """Names of the inputs of a learner that was trained on a table; None where nothing has kept them."""
+        units = self.artifact.header.get("units")
+        found = units.get("columns") if isinstance(units, dict) else None
+        return list(map(str, found)) if isinstance(found, list) else None
+
     def build(self) -> ClassLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
         from sureshot.meta.learners.registry import learner_from_config
