@@ -104,6 +104,12 @@ def test_methods_meet_the_same_tasks_at_every_size() -> None:
     assert float(seen[2].query_x.min()) >= 2
 
 
+def test_sizes_that_no_function_has_rows_for_are_left_out() -> None:
+    """Of at most nine rows two are asked about."""
+    found = evaluate_functions(Always(2), Uneven(), sizes=(1, 3, 20, 100), targets=2, n_tasks=50)
+    assert [one.context for one in found.scores] == [1, 3, 20]
+
+
 def test_batches_change_nothing() -> None:
     source, learner = load_functions("functions").test, make_process("np", 1, 1, width=8)
     one, other = (evaluate_functions(learner, source, sizes=(3,), n_tasks=8, batch_size=n) for n in (8, 3))
