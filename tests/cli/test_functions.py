@@ -56,6 +56,8 @@ def test_a_table_for_each_region(run: Run, trained: Path) -> None:
     ("arguments", "said"),
     [
         (("meta-evaluate", "--way", 3), "--way: is about classes"),
+        (("meta-evaluate", "--queries", 3), "--queries: is about classes"),
+        (("meta-evaluate", "--corrupted", "query"), "--corrupted: is about classes"),
         (("meta-evaluate", "--report", "page"), "--report is for learners of classes"),
         (("meta-compare",), "is a learner of numbers: sureshot meta-evaluate scores it"),
     ],

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from sureshot.meta.training.checkpoint import Checkpoint
     from sureshot.progress import Progress
 
-_OF_CLASSES = ("on", "option", "way", "shots", "out_of_episode", "robustness")
+_OF_CLASSES = ("on", "option", "way", "shots", "queries", "corrupted", "out_of_episode", "robustness")
 
 
 def evaluated(checkpoint: Checkpoint, asked: EvaluationOptions, tell: Progress) -> dict[str, Any]:
     """The scores of a checkpoint on the test functions, as JSON values."""
-    given = [f"--{name.replace('_', '-')}" for name in _OF_CLASSES if getattr(asked, name) is not None]
+    unusual = [name for name in _OF_CLASSES if getattr(asked, name) != getattr(type(asked), name)]
+    given = [f"--{name.replace('_', '-')}" for name in unusual]
     if given:
         raise ValueError(f"{', '.join(given)}: is about classes, and {checkpoint.path} about numbers")
     from sureshot.meta.evaluation.functions import evaluate_functions
