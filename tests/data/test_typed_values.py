@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from sureshot.data.typed_values import typed_value
+from sureshot.data.typed_values import check_call_options, typed_value
 
 Count = int | tuple[int, int]
 Rule = Literal["integral", "softmax"]
@@ -72,3 +72,16 @@ def test_paths_stay_what_they_are() -> None:
 def test_other_values_are_refused_with_what_was_expected(hint: Any, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         typed_value("x", hint, value)
+
+
+def test_what_takes_any_options_takes_them() -> None:
+    """As a class of a user does that hands them on to one of ours."""
+
+    def make(width: int, *, depth: int = 1, **others: Any) -> None:
+        raise NotImplementedError
+
+    check_call_options("it", make, {"depth": 2, "floor": 0.1}, ("width",))
+    with pytest.raises(ValueError, match="it: depth must be a whole number, got 'a'"):
+        check_call_options("it", make, {"depth": "a", "floor": 0.1}, ("width",))
+    with pytest.raises(ValueError, match="it needs the option width"):
+        check_call_options("it", make, {"floor": 0.1})

@@ -66,11 +66,13 @@ def check_call_options(
     given_otherwise: Collection[str] = (),  # its arguments that are no options
 ) -> None:
     """Refuse unknown options, options that are missing, and values of another type than the annotations say."""
-    parameters = {key: value for key, value in inspect.signature(make).parameters.items() if key not in given_otherwise}
+    known = inspect.signature(make).parameters
+    several = [key for key, value in known.items() if value.kind in (value.VAR_POSITIONAL, value.VAR_KEYWORD)]
+    parameters = {key: value for key, value in known.items() if key not in (*given_otherwise, *several)}
     for option in options:
-        if option not in parameters:
-            known = listed(list(parameters)) or "none"
-            raise DataError(f"{name} has no option {option!r}{near(str(option), parameters)}; options: {known}")
+        if option not in parameters and not several:  # else whoever takes any option says so
+            names = listed(list(parameters)) or "none"
+            raise DataError(f"{name} has no option {option!r}{near(str(option), parameters)}; options: {names}")
     absent = [key for key, value in parameters.items() if value.default is value.empty and key not in options]
     if absent:
         raise DataError(f"{name} needs the option {listed(absent)}")

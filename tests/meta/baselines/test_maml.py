@@ -159,11 +159,13 @@ def test_presets() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"query_statistics": "own"}, "query_statistics must be 'support' or 'query', got 'own'"),
+        ({"query_statistics": "own"}, "'maml': query_statistics must be one of 'support', 'query', got 'own'"),
         ({"way": 1}, "way must be at least 2"),
         ({"inner_steps": 0}, "inner_steps must be at least 1"),
         ({"tasks_per_pass": 2}, "passes every task by itself"),
-        ({"shots": 2}, "does not take these options"),
+        ({"shots": 2}, "learner 'maml' has no option 'shots'; options: inner_steps, "),
+        ({"inner_rat": 2}, r"no option 'inner_rat' \(did you mean 'inner_rate'"),
+        ({"inner_steps": 1.5}, "inner_steps must be a whole number, got 1.5"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:

@@ -159,3 +159,14 @@ def test_what_is_not_finite_is_not_saved(configure: Configure, data: FewShotData
     assert f"diverged at step 2 (after 4 episodes): {spoilt} is not finite" in message
     assert f"the last good checkpoint is {run.last} (after 2 episodes)" in message
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.safetensors")} == before
+
+
+def test_an_inner_rate_is_among_what_to_lower(configure: Configure, data: FewShotData, tmp_path: Path) -> None:
+    """Where every step of the inner loop is finite, and the gradient through all of them is not."""
+    config = configure(
+        episodes={"way": 5, "queries": 2},
+        learner={"name": "maml", "options": {"inner_rate": 1e20}},
+        training={"episodes": 2, "episodes_per_step": 1},
+    )
+    with pytest.raises(DivergedError, match=r"diverged at step 0 .* try a lower .* inner_rate"):
+        train(config, tmp_path, data=data)

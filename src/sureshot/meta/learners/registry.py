@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from sureshot.data.checks import near
+from sureshot.data.typed_values import check_call_options
 from sureshot.kernels import KERNEL_NAMES
 from sureshot.likelihoods import Likelihood, LogisticSoftmax, OneVsEach, Softmax
 from sureshot.likelihoods.sites import ClassSites
@@ -104,7 +105,10 @@ def make_learner(
                 learner = kind(backbone, precision=precision, **options)
             else:
                 raise ValueError(f"learner {name!r} passes every task by itself: leave tasks_per_pass at 1")
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
+            check_call_options(f"learner {name!r}", kind, options, ("backbone", *shared))  # says what is wrong with one
+            if isinstance(error, ValueError):
+                raise
             raise ValueError(f"learner {name!r} does not take these options: {error}") from None
         if package := LEARNERS.package(name):
             config["package"] = package

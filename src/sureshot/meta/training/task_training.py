@@ -42,7 +42,7 @@ class TaskTraining(Trainable):
 
     kind = KIND
     unit = UNIT
-    advice = "try a lower learning_rate or learning_rate_kernel, or float32"
+    advice = "try a lower learning_rate, learning_rate_kernel or inner_rate (if it has an inner loop), or float32"
 
     def __init__(
         self,
