@@ -140,6 +140,20 @@ def test_groups_say_by_what_they_are_standardised(tmp_path: Path) -> None:
     assert load_functions("sinusoids").units is None
 
 
+def test_groups_say_how_many_they_are_and_what_their_columns_are_called(tmp_path: Path) -> None:
+    path = str(table(tmp_path, [2, 5, 9, 4, 7]))
+    data = load_functions("groups", path=path, group="shop", target="sold", inputs=["price", "day"])
+    assert data.units is not None
+    assert data.units["columns"] == ["price", "day"]
+    assert data.description == "sold of each shop in sales.csv, groups 3 / 1 / 1 by seed 0"
+
+
+def test_the_target_of_groups_is_no_input(tmp_path: Path) -> None:
+    path = str(table(tmp_path, [2, 5, 9, 4, 7]))
+    with pytest.raises(DataError, match="learns from column 'sold', which is to be left out, or to be the labels"):
+        load_functions("groups", path=path, group="shop", target="sold", inputs=["day", "sold"])
+
+
 def test_groups_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least three groups"):
         load_functions("groups", path=str(table(tmp_path, [3, 3])), group="shop", target="sold")

@@ -52,7 +52,7 @@ def groups(
 ) -> FunctionData:
     """Groups of rows, apart in the three parts; columns are standardised by the rows of the training groups."""
     place = Path(root or ".") / path
-    table = load_table(place, target, features=inputs, group=group, task="numbers")
+    table = load_table(place, target, features=inputs, ignore=[target], group=group, task="numbers")
     assert table.groups is not None
     if any(name is None for name in table.groups):
         raise DataError(f"{place}: column {group!r} has gaps, so that rows belong to no group: fill them in")
@@ -78,6 +78,7 @@ def groups(
         Groups(x[kept], y[kept], torch.from_numpy(np.unique(number[kept], return_inverse=True)[1])) for kept in parts
     ]
     train, val, test = sources
-    described = f"{target} of each {group} in {place.name}, groups shared out by seed {seed}"
+    shares = " / ".join(str(len(one)) for one in np.split(np.arange(len(names)), ends))
+    described = f"{target} of each {group} in {place.name}, groups {shares} by seed {seed}"
     columns = {} if table.feature_names is None else {"columns": list(table.feature_names)}
     return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets, **columns})
