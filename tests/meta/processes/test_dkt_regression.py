@@ -121,7 +121,7 @@ def test_normalised_answers_move_with_the_targets() -> None:
     ("options", "said"),
     [
         ({"hidden": (), "n_features": 3}, "without hidden layers there are 1 features"),
-        ({"kernel": "rbg"}, "rbg"),
+        ({"kernel": "rbg"}, "unknown kernel 'rbg': expected one of .*, spectral_mixture"),
         ({"noise": 0.0}, "noise and highest_frequency must be positive"),
         ({"components": 0}, "components must be at least 1"),
         ({"objective": "evidence"}, "objective must be one of"),

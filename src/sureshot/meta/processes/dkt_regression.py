@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from sureshot.gaussian.gram import GramPosterior, GramPrior
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.least_squares import regression_log_evidence
-from sureshot.kernels import evaluate
+from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.kernels.gpytorch_kernels import SpectralMixtureKernel, set_values
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.learners.task_kernel import TaskKernel
@@ -73,6 +73,8 @@ class DKTRegression(RegressionLearner):
             self.features = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
         width = self.features.n_features
         self.kernel: Kernel
+        if kernel not in (*KERNEL_NAMES, "spectral_mixture"):
+            raise ValueError(f"unknown kernel {kernel!r}: expected one of {', '.join(KERNEL_NAMES)}, spectral_mixture")
         if kernel == "spectral_mixture":
             self.kernel = _spectral_mixture(width, components, highest_frequency)
         else:
