@@ -237,6 +237,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     ),
     "text": (lambda path: FewShotRegressor(path).fit(X, np.full((9, 3), "a")), ValueError, "y must hold numbers"),
     "weights": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 0.5)), ValueError, "Use GPRegressor for real"),
+    "many rows": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 1e9)), MemoryError, "take CNP about"),
     "covariance": (
         lambda path: FewShotRegressor(path).fit(X, Y).predict(X, return_cov=True),
         ValueError,

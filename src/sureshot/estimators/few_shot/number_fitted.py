@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sureshot.computing.blocks import AT_ONCE
+from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.computing.threads import threads_for
 from sureshot.data.checks import listed
 from sureshot.data.remembered import Remembered
@@ -103,6 +104,7 @@ class ConditionedProcess(NumberPredictor):
     def of(cls, learner: RegressionLearner, rows: LabelledRows, device: torch.device) -> ConditionedProcess:
         """Given labelled rows; ValueError for weights that are no whole numbers."""
         repeats = whole_weights(torch.from_numpy(rows.weight), type(learner).__name__, "GPRegressor")
+        _check_memory(int(repeats.sum()), type(learner).__name__)
         x, y = (torch.from_numpy(part).repeat_interleave(repeats, 0)[None].to(device) for part in (rows.x, rows.y))
         with torch.no_grad(), threads_for(len(x[0])):
             posterior = learner.condition(x, y)
@@ -132,6 +134,16 @@ class ConditionedProcess(NumberPredictor):
         for some, asked in zip(gone.split(size), queries.split(size), strict=True):
             shape = (len(some), -1, -1)
             yield self.learner.condition(self.x.expand(shape), self.y.expand(shape), ~some).moments(asked)
+
+
+def _check_memory(n: int, who: str) -> None:
+    """Refuse rows that compared with each other would not fit, before memory is taken."""
+    needed, available = 8.0 * n**2, memory_budget("auto")
+    if needed > available:
+        raise MemoryError(
+            f"a context of {n} rows (a row of weight 2 is two) would take {who} about {in_bytes(needed)}, and "
+            f"{in_bytes(available)} are free: it is for a few rows; use GPRegressor, or fewer rows."
+        )
 
 
 @dataclass(frozen=True)
