@@ -368,6 +368,9 @@ def test_a_script_registers_its_own(site: Path, tmp_path: Path) -> None:
     class Summed(CNP):
         name = "summed"
 
+        def __init__(self, input_width: int, target_width: int, **options: Any) -> None:
+            super().__init__(input_width, target_width, **options)
+
     @register_dataset
     def own_numbers(root: Any = None, *, rows: int = 12) -> FewShotData:
         y = np.tile(["a", "b", "c"], rows)
@@ -380,6 +383,10 @@ def test_a_script_registers_its_own(site: Path, tmp_path: Path) -> None:
     train(TrainingConfig.from_dict(config), tmp_path / "run")
     assert isinstance(load_checkpoint(tmp_path / "run").build(), Means)
     assert make_process("summed", 1, 1, width=8).config["package"] == {"module": __name__}
+    with pytest.raises(
+        ValueError, match=r"'summed' does not take these options: .*unexpected keyword argument 'wdith'"
+    ):
+        make_process("summed", 1, 1, wdith=8)
     assert register_backbone(Halved) is Halved  # a cell that runs again
 
     with pytest.raises(
