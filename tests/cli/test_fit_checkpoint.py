@@ -305,6 +305,9 @@ def test_columns_go_by_the_names_that_the_learner_knows(run: Run, plane: Path, o
     in_python = FewShotRegressor(of_plane).fit(known[["a", "b"]], known["y"])
     printed = pd.read_csv(io.StringIO(run("predict", tmp_path / "model", plane / "more.csv", "-t", "y").stdout))
     np.testing.assert_allclose(printed["prediction"], in_python.predict(more[["b", "a"]]), rtol=1e-5, atol=1e-5)
+    FewShotRegressor(of_plane).fit(known[["b", "a"]].to_numpy(), known["y"]).save(tmp_path / "of arrays")
+    command = ("predict", tmp_path / "of arrays", plane / "more.csv", "-t", "y")
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(run(*command).stdout)), printed)
 
     known.rename(columns={"a": "A"}).to_csv(tmp_path / "other.csv", index=False)
     for path, target, word in (

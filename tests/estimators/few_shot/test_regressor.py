@@ -177,12 +177,16 @@ TOWNS = pd.DataFrame(X[:, :2], columns=["rain", "age"])
 
 
 def test_columns_of_a_table_go_by_name(of_towns: Path, tmp_path: Path) -> None:
-    expected = FewShotRegressor(of_towns).fit(TOWNS.to_numpy(), Y[:, 0]).predict(TOWNS.to_numpy())
+    of_arrays = FewShotRegressor(of_towns).fit(TOWNS.to_numpy(), Y[:, 0])
+    expected = of_arrays.predict(TOWNS.to_numpy())
+    assert list(of_arrays.feature_names_in_) == ["rain", "age"]
+    np.testing.assert_array_equal(of_arrays.predict(TOWNS[["age", "rain"]]), expected)
     model = FewShotRegressor(of_towns).fit(TOWNS[["age", "rain"]], Y[:, 0])
     assert list(model.feature_names_in_) == ["rain", "age"]
     model.save(tmp_path / "model")
     for asked in (model, load(tmp_path / "model")):
         np.testing.assert_array_equal(asked.predict(TOWNS), expected)
+        np.testing.assert_array_equal(asked.predict(TOWNS.to_numpy()), expected)
         np.testing.assert_array_equal(asked.predict(TOWNS[["age", "rain"]]), expected)
         with pytest.raises(ValueError, match="trained on, rain, age; it has snow, age"):
             asked.predict(TOWNS.rename(columns={"rain": "snow"}))
@@ -237,7 +241,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     ),
     "text": (lambda path: FewShotRegressor(path).fit(X, np.full((9, 3), "a")), ValueError, "y must hold numbers"),
     "weights": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 0.5)), ValueError, "Use GPRegressor for real"),
-    "many rows": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 1e9)), MemoryError, "take CNP about"),
+    "many rows": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 1e9)), MemoryError, "of 9,000,000,000 rows"),
     "covariance": (
         lambda path: FewShotRegressor(path).fit(X, Y).predict(X, return_cov=True),
         ValueError,

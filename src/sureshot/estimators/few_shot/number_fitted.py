@@ -70,7 +70,11 @@ class FunctionInputs(Encoder):
         return True
 
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
-        return super().check(name, X if self.names is None else _in_order(X, self.names), columns)
+        if self.names is None:
+            return super().check(name, X, columns)
+        known, ordered = Columns(len(self.names), np.array(self.names, dtype=object)), _in_order(X, self.names)
+        # An array has no names, but its columns are these: files that are asked about have them.
+        return super().check(name, ordered, replace(known, names=None) if ordered is X else known)[0], known
 
     def embed(self, rows: Tensor) -> Tensor:
         mean, deviation = rows.new_tensor(self.inputs)
@@ -104,7 +108,12 @@ class ConditionedProcess(NumberPredictor):
     def of(cls, learner: RegressionLearner, rows: LabelledRows, device: torch.device) -> ConditionedProcess:
         """Given labelled rows; ValueError for weights that are no whole numbers."""
         repeats = whole_weights(torch.from_numpy(rows.weight), type(learner).__name__, "GPRegressor")
-        _check_memory(int(repeats.sum()), type(learner).__name__)
+        needed = 8.0 * float(repeats.sum()) ** 2  # for a number of any two rows
+        if needed > memory_budget("auto"):
+            raise MemoryError(
+                f"a context of {repeats.sum():,} rows (a row of weight 2 is two) takes about {in_bytes(needed)}, more "
+                "than is free: few-shot learners are for a few rows; use GPRegressor, or fewer rows."
+            )
         x, y = (torch.from_numpy(part).repeat_interleave(repeats, 0)[None].to(device) for part in (rows.x, rows.y))
         with torch.no_grad(), threads_for(len(x[0])):
             posterior = learner.condition(x, y)
@@ -134,16 +143,6 @@ class ConditionedProcess(NumberPredictor):
         for some, asked in zip(gone.split(size), queries.split(size), strict=True):
             shape = (len(some), -1, -1)
             yield self.learner.condition(self.x.expand(shape), self.y.expand(shape), ~some).moments(asked)
-
-
-def _check_memory(n: int, who: str) -> None:
-    """Refuse rows that compared with each other would not fit, before memory is taken."""
-    needed, available = 8.0 * n**2, memory_budget("auto")
-    if needed > available:
-        raise MemoryError(
-            f"a context of {n} rows (a row of weight 2 is two) would take {who} about {in_bytes(needed)}, and "
-            f"{in_bytes(available)} are free: it is for a few rows; use GPRegressor, or fewer rows."
-        )
 
 
 @dataclass(frozen=True)
