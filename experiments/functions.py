@@ -12,13 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from experiments.campaigns.cells import FAILED, CampaignConfig, Cell, computed_on, unfinished
 from experiments.campaigns.functions import (
     EXACT,
-    SHOWN,
     FunctionCell,
     by_learner,
     mean_score,
@@ -29,9 +25,10 @@ from experiments.campaigns.functions import (
 )
 from experiments.campaigns.methods import check_names, slug
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
-from experiments.figures import new_figure, tidy
 from sureshot.meta.evaluation.functions import SIZES
+from sureshot.meta.evaluation.shown import IN_BANDS
 from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.report.function_plots import draw_bands
 
 NAME = "functions"
 TASKS_PER_STEP = 16
@@ -214,30 +211,11 @@ def _pictures(records: Sequence[Mapping[str, Any]], settings: FunctionsConfig) -
     for family in settings.families:
         if shown := shown_of(records, family):
             caption = (
-                f"{family}: one function from {' and '.join(map(str, SHOWN))} rows of context (dots): means and bands "
-                "of two deviations. The dotted line is where the training's inputs end."
+                f"{family}: one function from {' and '.join(map(str, IN_BANDS))} rows of context (dots): means and "
+                "bands of two deviations. The dotted line is where the training's inputs end."
             )
             found.append(Picture(f"bands-{slug(family)}", caption, draw_bands(shown)))
     return found
-
-
-def draw_bands(shown: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """A row for each size of context, a column for each method."""
-    figure = new_figure(2.3 * len(shown), 2.0 * len(SHOWN))
-    axes = figure.subplots(len(SHOWN), len(shown), sharex=True, sharey=True, squeeze=False)
-    for column, (name, parts) in enumerate(shown.items()):
-        for row, part in enumerate(parts):
-            place, at = axes[row, column], np.array(part["x"])
-            mean, deviation = np.array(part["mean"]), np.array(part["deviation"])
-            place.fill_between(at, mean - 2 * deviation, mean + 2 * deviation, color="#0072B2", alpha=0.25, linewidth=0)
-            place.plot(at, mean, color="#0072B2", linewidth=1.2)
-            place.plot(part["context_x"], part["context_y"], ".", color="#222222", markersize=4)
-            place.axvline(part["trained_to"], color="#8C8C8C", linewidth=0.8, linestyle=":")
-            tidy(place, name if row == 0 else "", ylabel=f"{part['context']} rows" if column == 0 else "")
-    context = np.concatenate([part["context_y"] for parts in shown.values() for part in parts])
-    middle, half = float(np.mean(context)), max(float(np.ptp(context)), 2.0)
-    axes[0, 0].set_ylim(middle - 1.3 * half, middle + 1.3 * half)
-    return figure
 
 
 EXPERIMENT = Experiment(NAME, "neural processes, deep kernels and the exact process on drawn functions", False, run)

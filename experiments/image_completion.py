@@ -8,18 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from experiments.campaigns.cells import CampaignConfig, Cell, computed_on, unfinished
 from experiments.campaigns.functions import FunctionCell, run_function_cell, score_table, shown_of, steps_of
 from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, configure
-from experiments.figures import label, new_figure
+from sureshot.meta.evaluation.shown import IN_IMAGES
 from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.report.function_plots import draw_completed
 
 NAME = "image-completion"
-SIZES = (10, 100, 300)
 TASKS_PER_STEP = 8
 
 SETS: dict[str, dict[str, Any]] = {
@@ -68,7 +65,7 @@ def campaign_cells(settings: ImageCompletionConfig) -> list[FunctionCell]:
             labels={"functions": images, "learner": learner, "seed": seed},
             data=SETS[images],
             training=training_of(learner, images, seed, settings.steps),
-            sizes=SIZES,
+            sizes=IN_IMAGES,
             n_tasks=settings.tasks,
             targets=100,
             shown=seed == settings.seeds[0],
@@ -140,33 +137,10 @@ def _pictures(records: Sequence[Mapping[str, Any]], settings: ImageCompletionCon
     found = []
     for images in settings.sets:
         if shown := shown_of(records, images):
-            sizes = ", ".join(map(str, SIZES))
+            sizes = ", ".join(map(str, IN_IMAGES))
             caption = f"{images}: an image of a new class, completed from {sizes} and all pixels; what was seen on top."
             found.append(Picture(f"completed-{images}", caption, draw_completed(shown)))
     return found
-
-
-def draw_completed(shown: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """What was seen in the first row, then the means of each learner; a column for each size."""
-    first = next(iter(shown.values()))
-    figure = new_figure(1.3 * len(first), 1.3 * (len(shown) + 1))
-    axes = figure.subplots(len(shown) + 1, len(first), squeeze=False)
-    for column, part in enumerate(first):
-        shape = tuple(part["shape"])
-        seen = np.array(part["context"]).reshape(shape) / 255
-        known = np.array(part["known"], dtype=bool).reshape(shape[:2])
-        picture = np.where(known[..., None], np.broadcast_to(seen, (*shape[:2], 3)), (0.35, 0.45, 0.75))
-        axes[0, column].imshow(picture, interpolation="nearest")
-        label(axes[0, column], f"{part['size']} pixels", ylabel="seen" if column == 0 else "")
-    for row, (name, parts) in enumerate(shown.items(), start=1):
-        for column, part in enumerate(parts):
-            mean = np.array(part["mean"]).reshape(part["shape"]) / 255
-            axes[row, column].imshow(np.broadcast_to(mean, (*mean.shape[:2], 3)), interpolation="nearest")
-            label(axes[row, column], ylabel=name if column == 0 else "")
-    for place in axes.flat:
-        place.set_xticks([])
-        place.set_yticks([])
-    return figure
 
 
 EXPERIMENT = Experiment(NAME, "neural processes complete characters and photographs of new classes", True, run)

@@ -14,29 +14,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from experiments.campaigns.cells import FAILED, Cell, json_values
 from experiments.experiment import Progress, Table
-from sureshot.meta.evaluation.estimate import mean_over_tasks
 from sureshot.meta.evaluation.functions import FunctionEvaluation, evaluate_functions
-from sureshot.meta.functions import FunctionData, FunctionSource, load_functions
+from sureshot.meta.evaluation.shown import bands, completed_images
+from sureshot.meta.functions import FunctionSource, load_functions
 from sureshot.meta.functions.images import Images
-from sureshot.meta.functions.source import with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.processes import ExactProcess
-from sureshot.meta.protocols import FunctionProtocol
-from sureshot.meta.tasks import Tasks
 from sureshot.meta.training import load_checkpoint, train
 from sureshot.meta.training.function_config import FunctionTrainingConfig
 from sureshot.networks.checkpoint import LAST_NAME
-from sureshot.networks.seeds import generator_for
 
 EXACT = "exact process"
 """What is not trained: the process that each task was drawn from."""
-
-PLACES = 200  # of the bands of a picture
-SHOWN = (5, 15)  # rows of context in it
 
 
 def steps_of(steps: float, tasks_per_step: int, seed: int, **rates: float) -> dict[str, Any]:
@@ -101,62 +93,15 @@ def run_function_cell(data_root: Path | None, cell: FunctionCell, folder: Path, 
     if cell.data["name"] == "functions":
         best = _evaluated(ExactProcess.of(data.test), data.test, cell, _part(progress, 0.95, 1.0))
         outcome["below_exact"] = [
-            {"region": one.region, "context": one.context, **mean_over_tasks(other.per_task - one.per_task).as_dict()}
-            for one, other in zip(found.scores, best.scores, strict=True)
+            {"region": one.region, "context": one.context, **one.log_density.as_dict()} for one in best.ahead_of(found)
         ]
     if cell.shown:
-        outcome["shown"] = (completed if isinstance(data.test, Images) else bands)(method, data, cell)
+        source, seed = data.test, cell.evaluation_seed
+        if isinstance(source, Images):
+            outcome["shown"] = completed_images(method, source, seed)
+        else:
+            outcome["shown"] = bands(method, source, seed)
     return outcome
-
-
-def bands(method: AdaptsToFunctions, data: FunctionData, cell: FunctionCell) -> list[dict[str, Any]]:
-    """Means and deviations along one function that all cells of a kind share, for a few sizes of context."""
-    source = data.test
-    generator = generator_for(cell.evaluation_seed, "function of the picture")
-    drawn = source.sample(1, FunctionProtocol(max(SHOWN), 50), generator)
-    low, high = getattr(source, "inputs", (-1.0, 1.0))
-    x = torch.linspace(low, high + (high - low) / 2, PLACES)[None, :, None]
-    found = []
-    for size in SHOWN:
-        tasks = with_context(drawn, size)
-        mean, deviation = method.adapt(tasks).predict(x)
-        rows = {
-            "x": x,
-            "mean": mean,
-            "deviation": deviation,
-            "context_x": tasks.support_x,
-            "context_y": tasks.support_y,
-        }
-        seen = {name: [round(value, 4) for value in part.flatten().tolist()] for name, part in rows.items()}
-        found.append({"context": size, "trained_to": high, **seen})
-    return found
-
-
-def completed(method: AdaptsToFunctions, data: FunctionData, cell: FunctionCell) -> list[dict[str, Any]]:
-    """One image that all cells of a kind share, completed from a few sizes of context and from all pixels; bytes."""
-    source = data.test
-    assert isinstance(source, Images)
-    generator = generator_for(cell.evaluation_seed, "image of the picture")
-    places = source.places.unsqueeze(0)
-    rows = source.pixels(torch.randint(len(source.images), (1,), generator=generator), len(places[0]), generator)
-    order = torch.cdist(places[0], rows.x[0].float()).argmin(1)  # where each pixel is among the rows
-    shape, found = (*source.images.shape[2:], source.target_width), []
-    for size in (*cell.sizes, places.shape[1]):
-        known = torch.zeros(len(order), dtype=torch.bool)
-        known[:size] = True
-        x, y = (part.float().masked_fill(~known[None, :, None], 0.0) for part in (rows.x, rows.y))
-        posterior = method.adapt(_context_only(x, y, known.unsqueeze(0)))
-        mean, deviation = posterior.predict(places)
-        seen = {"mean": mean, "deviation": deviation, "context": y[:, order], "truth": rows.y[:, order]}
-        found.append(
-            {"size": size, "shape": shape, "known": known[order].int().tolist()}
-            | {name: (part.clamp(0, 1) * 255).round().int().flatten().tolist() for name, part in seen.items()}
-        )
-    return found
-
-
-def _context_only(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> Tasks:
-    return Tasks(x, y, x[:, :0], y[:, :0], 0, mask)
 
 
 def _evaluated(

@@ -58,12 +58,48 @@ def test_a_table_for_each_region(run: Run, trained: Path) -> None:
         (("meta-evaluate", "--way", 3), "--way: is about classes"),
         (("meta-evaluate", "--queries", 3), "--queries: is about classes"),
         (("meta-evaluate", "--corrupted", "query"), "--corrupted: is about classes"),
-        (("meta-evaluate", "--report", "page"), "--report is for learners of classes"),
-        (("meta-compare",), "is a learner of numbers: sureshot meta-evaluate scores it"),
+        (("meta-compare", "--shots", 3), "--shots: is about classes"),
+        (("meta-compare", "--reference", "anp"), "--reference: expected one of cnp; got 'anp'"),
     ],
 )
 def test_what_is_for_classes(run: Run, trained: Path, arguments: tuple[Any, ...], said: str) -> None:
     found = run(arguments[0], trained, *arguments[1:])
     assert found.exit_code == 1
     assert said in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_learners_are_compared_on_the_same_functions(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(SETTINGS.replace("width = 8", "width = 4"))
+    assert run("meta-train", tmp_path / "other.toml", "-o", tmp_path / "other").exit_code == 0
+    arguments = ("meta-compare", trained, f"small={tmp_path / 'other'}", "--tasks", 4)
+    found = run(*arguments, "--report", tmp_path / "page")
+    assert found.exit_code == 0, found.stderr
+    for text in ("Log density by rows of context, inside", "Differences of log density, beyond", "less cnp", "small"):
+        assert text in found.stdout
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "2 learners of numbers" in page
+    assert page.count("data:image/png") == 2
+    values = json.loads(run(*arguments, "--json", "--reference", "small").stdout)
+    assert values["reference"] == "small"
+    alone = json.loads(run("meta-evaluate", trained, "--tasks", 4, "--json").stdout)
+    assert values["evaluations"]["cnp"]["scores"] == alone["scores"]
+    gap, *_ = values["differences"]["cnp"]
+    ours, its = (values["evaluations"][name]["scores"][0]["log_density"]["mean"] for name in ("cnp", "small"))
+    assert gap["log_density"]["mean"] == pytest.approx(ours - its, abs=1e-9)
+
+
+def test_a_page_of_one_learner(run: Run, trained: Path, tmp_path: Path) -> None:
+    found = run("meta-evaluate", trained, "--tasks", 4, "--report", tmp_path / "page")
+    assert found.exit_code == 0, found.stderr
+    assert "report: " in found.stdout
+    assert "cnp, few-shot learner of numbers" in (tmp_path / "page" / "report.html").read_text()
+
+
+def test_learners_of_other_functions_are_not_compared(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(SETTINGS.replace("mixture", "rbf"))
+    assert run("meta-train", tmp_path / "other.toml", "-o", tmp_path / "other").exit_code == 0
+    found = run("meta-compare", trained, f"b={tmp_path / 'other'}")
+    assert found.exit_code == 1
+    assert "trained on different functions" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from sureshot.cli import console
 from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, OutOfEpisode
 from sureshot.report import Measured, Table
@@ -95,6 +96,15 @@ def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> Table:
         " ".join(notes),
         "Spread, detection and time",
     )
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """For people, each with its note."""
+    for table in tables:
+        rows = [[with_error(cell) if isinstance(cell, Measured) else cell for cell in row] for row in table.rows]
+        console.print_table(table.columns, rows, table.heading)
+        if table.note:
+            console.print_text(table.note)
 
 
 def measured(estimate: Estimate) -> Measured:

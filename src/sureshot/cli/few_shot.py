@@ -33,11 +33,9 @@ class LoadedLearner:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> LoadedLearner:
-        """ValueError for a learner of numbers."""
+        """Of a learner of classes."""
         from sureshot.meta.training.config import TrainingConfig
 
-        if checkpoint.answers_with_numbers:
-            raise ValueError(f"{checkpoint.path} is a learner of numbers: sureshot meta-evaluate scores it")
         return cls(checkpoint, TrainingConfig.from_dict(checkpoint.config))
 
     @property

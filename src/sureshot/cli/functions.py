@@ -1,7 +1,9 @@
-"""``sureshot meta-evaluate`` on a learner of numbers: scores by size of the context, within and beyond the training."""
+"""``sureshot meta-evaluate`` and ``meta-compare`` on learners of numbers: on which tasks, and what is told of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console
@@ -9,40 +11,56 @@ from sureshot.cli import console
 if TYPE_CHECKING:
     from sureshot.cli.few_shot import EvaluationOptions
     from sureshot.meta.training.checkpoint import Checkpoint
-    from sureshot.progress import Progress
 
 _OF_CLASSES = ("on", "option", "way", "shots", "queries", "corrupted", "out_of_episode", "robustness")
 
 
-def evaluated(checkpoint: Checkpoint, asked: EvaluationOptions, tell: Progress) -> dict[str, Any]:
-    """The scores of a checkpoint on the test functions, as JSON values."""
+def score_numbers(
+    command: str,
+    checkpoints: Mapping[str, Checkpoint],  # by the names to show
+    asked: EvaluationOptions,
+    reference: str | None,
+    report: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Evaluate learners of numbers on the same functions, tell what was found, and write the page if one is wanted."""
+    some = next(iter(checkpoints.values()))
     unusual = [name for name in _OF_CLASSES if getattr(asked, name) != getattr(type(asked), name)]
-    given = [f"--{name.replace('_', '-')}" for name in unusual]
-    if given:
-        raise ValueError(f"{', '.join(given)}: is about classes, and {checkpoint.path} about numbers")
-    from sureshot.meta.evaluation.functions import evaluate_functions
+    if given := [f"--{name.replace('_', '-')}" for name in unusual]:
+        raise ValueError(f"{', '.join(given)}: is about classes, and {some.path} about numbers")
+    settings = [one.config["data"] for one in checkpoints.values()]
+    if other := next((one for one in settings if one != settings[0]), None):
+        raise ValueError(
+            f"the learners were trained on different functions, {settings[0]} and {other}: compare those of one kind"
+        )
+    from sureshot.cli.comparison_tables import print_tables
+    from sureshot.cli.function_report import tables_of, write_functions_page
+    from sureshot.meta.evaluation.functions import compare_functions
     from sureshot.meta.functions import load_functions
 
-    settings = checkpoint.config["data"]
-    data = load_functions(settings["name"], asked.data, **settings["options"])
+    data = load_functions(settings[0]["name"], asked.data, **settings[0]["options"])
     console.note(f"{asked.split} functions: {data.description}")
     source = data.test if asked.split == "test" else data.val
-    learner = checkpoint.build_process()
-    found = evaluate_functions(learner, source, n_tasks=asked.tasks, seed=asked.seed, progress=tell)
-    about = {"checkpoint": checkpoint.path, "learner": learner.config["name"], "data": settings["name"]}
-    return {**about, "split": asked.split, **found.as_dict()}
+    learners = {name: one.build_process() for name, one in checkpoints.items()}
+    with console.progress(command, quiet) as update:
+        found = compare_functions(
+            learners, source, reference=reference, n_tasks=asked.tasks, seed=asked.seed, progress=update
+        )
+    summary: dict[str, Any] = {"data": settings[0]["name"], "split": asked.split}
+    if command == "meta-evaluate":
+        ((name, one),) = found.evaluations.items()
+        summary |= {"checkpoint": some.path, "learner": name, **one.as_dict()}
+    else:
+        summary |= {"checkpoints": {name: one.path for name, one in checkpoints.items()}, **found.as_dict()}
 
+    def show(summary: dict[str, Any]) -> None:
+        print_tables(tables_of(found))
+        if "report" in summary:
+            console.print_text(f"report: {summary['report']}")
 
-def print_scores(summary: dict[str, Any]) -> None:
-    """A table for each region."""
-    scores = summary["scores"]
-    shares = list(scores[0]["coverage"])
-    columns = ("context", "log density", "RMSE", "CRPS", *(f"within {float(share):.0%}" for share in shares))
-    for region in dict.fromkeys(one["region"] for one in scores):
-        rows: list[tuple[object, ...]] = []
-        for one in (one for one in scores if one["region"] == region):
-            estimates = [one[name] for name in ("log_density", "rmse", "crps")]
-            means = (f"{each['mean']:.4f} +- {each['standard_error'] or 0.0:.4f}" for each in estimates)
-            rows.append((one["context"], *means, *(f"{one['coverage'][share]['mean']:.3f}" for share in shares)))
-        title = f"{summary['learner']}, {summary['n_tasks']} tasks {region} the range of the training's inputs"
-        console.print_table(columns, rows, title)
+    if report is not None:
+        with console.told_anyway(lambda: show(summary), as_json):
+            about = f"{data.description}, {asked.split} functions"
+            summary["report"] = str(write_functions_page(found, learners, checkpoints, source, about, report))
+    console.tell(summary, show, as_json)

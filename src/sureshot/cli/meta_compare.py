@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
 from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner
+from sureshot.cli.functions import score_numbers
 
 if TYPE_CHECKING:
-    from sureshot.meta.evaluation import Comparison
+    from sureshot.meta.training.checkpoint import Checkpoint
 
 
 def meta_compare(
@@ -24,16 +25,25 @@ def meta_compare(
 ) -> None:
     """Several few-shot learners under one protocol, on the same tasks: one table, paired differences.
 
+    All of classes, or all of numbers that were trained on the same kind of functions.
+
     Learners are called by their kind, or by the folder of their run if two are of one kind; NAME=CHECKPOINT gives
     another name.
     """
     with console.guarded(as_json, quiet):
         console.check_folder(report)
         asked.check()
-        loaded = load_named(checkpoints)
-        if reference is not None and reference not in loaded:
-            raise ValueError(f"--reference: expected one of {', '.join(loaded)}; got {reference!r}")
+        named = load_named(checkpoints)
+        if reference is not None and reference not in named:
+            raise ValueError(f"--reference: expected one of {', '.join(named)}; got {reference!r}")
+        of_numbers = [name for name, one in named.items() if one.answers_with_numbers]
+        if len(of_numbers) == len(named):
+            return score_numbers("meta-compare", named, asked, reference, report, quiet, as_json)
+        if of_numbers:
+            raise ValueError(f"{of_numbers[0]} is a learner of numbers, and others are of classes: compare them apart")
+        loaded = {name: LoadedLearner.of(one) for name, one in named.items()}
         asked.protocol(list(loaded.values()))
+        from sureshot.cli.comparison_tables import comparison_tables, print_tables
         from sureshot.meta.evaluation import compare
 
         data, arguments = asked.prepare(list(loaded.values()))
@@ -50,12 +60,12 @@ def meta_compare(
             summary["checkpoints"] = {name: one.checkpoint.path for name, one in loaded.items()}
             console.print_json(summary if page is None else summary | {"report": page})
         else:
-            _print(found)
+            print_tables(comparison_tables(found))
             if page is not None:
                 console.print_text(f"report: {page}")
 
 
-def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
+def load_named(arguments: Sequence[str]) -> dict[str, Checkpoint]:
     """Checkpoints by the names to show, which must differ."""
     from sureshot.meta.training.checkpoint import load_checkpoint
 
@@ -64,11 +74,12 @@ def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
         label, separator, rest = argument.partition("=")
         named = bool(separator) and not Path(argument).exists()
         given.append((label, Path(rest)) if named else (None, Path(argument)))
-    loaded = [(name, path, LoadedLearner.of(load_checkpoint(path))) for name, path in given]
-    kinds = [one.name for name, _, one in loaded if name is None]
-    found: dict[str, LoadedLearner] = {}
+    loaded = [(name, path, load_checkpoint(path)) for name, path in given]
+    kinds = [one.learner.get("name") for name, _, one in loaded if name is None]
+    found: dict[str, Checkpoint] = {}
     for name, path, one in loaded:
-        shown = name or (one.name if kinds.count(one.name) == 1 else _folder(path))
+        kind = one.learner.get("name")
+        shown = name or (str(kind) if kinds.count(kind) == 1 else _folder(path))
         if shown in found:
             raise ValueError(f"two checkpoints are called {shown!r}: tell them apart with NAME=CHECKPOINT")
         found[shown] = one
@@ -78,13 +89,3 @@ def load_named(arguments: Sequence[str]) -> dict[str, LoadedLearner]:
 def _folder(path: Path) -> str:
     whole = path.resolve()
     return whole.name if whole.is_dir() else whole.parent.name
-
-
-def _print(found: Comparison) -> None:
-    from sureshot.cli.comparison_tables import comparison_tables, with_error
-    from sureshot.report import Measured
-
-    for table in comparison_tables(found):
-        rows = [[with_error(cell) if isinstance(cell, Measured) else cell for cell in row] for row in table.rows]
-        console.print_table(table.columns, rows, table.heading)
-        console.print_text(table.note)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sureshot.cli import console, options
 from sureshot.cli.few_shot import EvaluationOptions, LoadedLearner
-from sureshot.cli.functions import evaluated, print_scores
+from sureshot.cli.functions import score_numbers
 
 if TYPE_CHECKING:
     from sureshot.meta.evaluation import Evaluation
@@ -34,12 +34,8 @@ def meta_evaluate(
 
         read = load_checkpoint(checkpoint)
         if read.answers_with_numbers:
-            if report is not None:
-                raise ValueError("--report is for learners of classes: leave it out, or take --json")
-            with console.progress("meta-evaluate", quiet) as update:
-                found_numbers = evaluated(read, asked, update)
-            console.tell(found_numbers, print_scores, as_json)
-            return
+            name = str(read.learner["name"])
+            return score_numbers("meta-evaluate", {name: read}, asked, None, report, quiet, as_json)
         loaded = LoadedLearner.of(read)
         asked.protocol([loaded])
         from sureshot.meta.evaluation import evaluate

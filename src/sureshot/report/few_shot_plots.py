@@ -14,7 +14,21 @@ from matplotlib.ticker import MaxNLocator
 
 from sureshot.metrics import ReliabilityCurve
 from sureshot.report.content import Measured
-from sureshot.report.plots import BLUE, FULL, GREEN, GREY, HALF, INK, NORMAL, SMALL, VERMILION, new_figure, plain, tidy
+from sureshot.report.plots import (
+    BLUE,
+    FULL,
+    GREEN,
+    GREY,
+    HALF,
+    INK,
+    NORMAL,
+    SMALL,
+    VERMILION,
+    legend_below,
+    new_figure,
+    plain,
+    tidy,
+)
 
 COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", INK)
 """Okabe and Ito's palette without its yellow, which is too light for lines."""
@@ -96,8 +110,7 @@ def severity_lines(
         tidy(axes)
     panels[0].set_ylabel("accuracy")
     if len(scores) > 1:
-        lines, names = panels[0].get_legend_handles_labels()
-        figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize=SMALL, frameon=False)
+        legend_below(figure, panels[0])
     return figure
 
 

@@ -199,6 +199,12 @@ def tidy(*all_axes: Axes, grid: Literal["x", "y"] = "y") -> None:
         axes.set_axisbelow(True)
 
 
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """The names of the lines of one panel, for all panels."""
+    lines, names = axes.get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize=SMALL, frameon=False)
+
+
 def plain(value: object, longest: int = 34) -> str:
     """A name as one short line in which a dollar sign is a dollar sign, not the start of a formula.
 

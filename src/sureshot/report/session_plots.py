@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sureshot.report.content import Measured
 from sureshot.report.few_shot_plots import look_of_line
-from sureshot.report.plots import FULL, INK, NORMAL, SMALL, new_figure, plain, tidy
+from sureshot.report.plots import FULL, INK, NORMAL, SMALL, legend_below, new_figure, plain, tidy
 
 _COLUMNS = 2
 _MATRICES = 4
@@ -48,8 +48,7 @@ def session_lines(
         tidy(axes)
     for axes in all_axes.flat[len(panels) :]:
         axes.set_axis_off()
-    lines, names = all_axes.flat[0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize=SMALL, frameon=False)
+    legend_below(figure, all_axes.flat[0])
     return figure
 
 

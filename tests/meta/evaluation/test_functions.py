@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from sureshot.meta.evaluation import evaluate_functions
+from sureshot.meta.evaluation import compare_functions, evaluate_functions
 from sureshot.meta.functions import FunctionProtocol, FunctionRows, FunctionSource, load_functions
 from sureshot.meta.functions.source import with_context
 from sureshot.meta.learners.functions import FunctionPosterior, Moments
@@ -68,7 +68,7 @@ def by_hand(y: np.ndarray) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(("source", "width"), [(load_functions("functions").test, 1), (Uneven(), 2)])
 def test_scores_by_hand(source: FunctionSource, width: int) -> None:
     found = evaluate_functions(Always(width), source, sizes=(1, 4), targets=6, n_tasks=31, seed=5, batch_size=7)
-    assert len(found.scores) == (4 if source.reaches_beyond else 2)
+    assert len(found.scores) == (2 if source.inputs is None else 4)
     exam = source.sample(31, FunctionProtocol(4, 6), generator_for(5, "functions inside"))
     y = exam.query_y.double().numpy()
     mask = np.ones(y.shape[:2], dtype=bool) if exam.query_mask is None else exam.query_mask.numpy()
@@ -133,3 +133,17 @@ def test_the_exact_process_covers_what_it_says() -> None:
 def test_what_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="sizes must be from 0"):
         evaluate_functions(Always(), load_functions("functions").test, **options)  # type: ignore[arg-type]
+
+
+def test_differences_are_paired_by_task() -> None:
+    source = load_functions("functions").test
+    wide, exact = Always(), ExactProcess.of(source)
+    found = compare_functions({"always": wide, "exact": exact}, source, sizes=(3,), n_tasks=20, targets=5)
+    (inside, beyond) = found.differences["exact"]
+    assert (inside.region, inside.context, beyond.region) == ("inside", 3, "beyond")
+    gap = found.evaluations["exact"].at("inside", 3).per_task - found.evaluations["always"].at("inside", 3).per_task
+    assert inside.log_density.mean == pytest.approx(gap.mean(), abs=1e-12)
+    assert inside.log_density.standard_error == pytest.approx(gap.std(ddof=1) / np.sqrt(20), abs=1e-12)
+    assert inside.log_density.mean > 0
+    with pytest.raises(ValueError, match="reference: expected one of always, exact, got 'other'"):
+        compare_functions({"always": wide, "exact": exact}, source, reference="other")

@@ -1,7 +1,7 @@
 """How good is a few-shot learner? One protocol, one seed, every score with its standard error.
 
 ``evaluate(learner, data, protocol)`` gives an `Evaluation`; ``compare({name: learner}, data, protocol)`` evaluates
-several on the same tasks and pairs their differences. Learners of numbers: `evaluate_functions`.
+several on the same tasks and pairs their differences. Learners of numbers: `evaluate_functions`, `compare_functions`.
 """
 
 from sureshot.meta.evaluation.accuracy import Accuracy
@@ -14,7 +14,12 @@ from sureshot.meta.evaluation.evaluate import (
     FittedTemperature,
     evaluate,
 )
-from sureshot.meta.evaluation.functions import FunctionEvaluation, evaluate_functions
+from sureshot.meta.evaluation.functions import (
+    FunctionComparison,
+    FunctionEvaluation,
+    compare_functions,
+    evaluate_functions,
+)
 from sureshot.meta.evaluation.out_of_episode import Detection, OutOfEpisode
 from sureshot.meta.evaluation.robustness import CorruptedScores, Robustness
 from sureshot.meta.evaluation.scores import TaskScores
@@ -32,11 +37,13 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "FittedTemperature",
+    "FunctionComparison",
     "FunctionEvaluation",
     "OutOfEpisode",
     "Robustness",
     "TaskScores",
     "compare",
+    "compare_functions",
     "evaluate",
     "evaluate_functions",
 ]

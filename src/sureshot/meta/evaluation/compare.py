@@ -6,10 +6,10 @@ and the standard error of a difference is often a third of what two separate int
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -20,6 +20,9 @@ from sureshot.meta.evaluation.evaluate import Evaluation, evaluate
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE
 from sureshot.meta.learners.base import ClassLearner
 from sureshot.progress import Progress, within
+
+L = TypeVar("L")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,20 @@ def compare(
     **options: Any,  # of `evaluate`, the same for all
 ) -> Comparison:
     """Evaluate several learners on the same tasks."""
+
+    def one(learner: ClassLearner, progress: Progress | None) -> Evaluation:
+        return evaluate(learner, data, protocol, progress=progress, **options)
+
+    return Comparison(*evaluate_each(learners, reference, progress, one))
+
+
+def evaluate_each(
+    learners: Mapping[str, L],
+    reference: str | None,
+    progress: Progress | None,
+    evaluated: Callable[[L, Progress | None], E],
+) -> tuple[Mapping[str, E], str]:
+    """The evaluation of each learner by its name, and the reference's name; errors name the learner."""
     if not learners:
         raise ValueError("learners: expected at least one")
     chosen = next(iter(learners)) if reference is None else reference
@@ -78,12 +95,11 @@ def compare(
         raise ValueError(f"reference: expected one of {', '.join(learners)}, got {chosen!r}")
     found = {}
     for name, learner in learners.items():
-        tell = None if progress is None else within(progress, name, 0.0, 1.0)
         try:
-            found[name] = evaluate(learner, data, protocol, progress=tell, **options)
+            found[name] = evaluated(learner, None if progress is None else within(progress, name, 0.0, 1.0))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-    return Comparison(MappingProxyType(found), chosen)
+    return MappingProxyType(found), chosen
 
 
 def _difference(other: Evaluation, base: Evaluation) -> Difference:

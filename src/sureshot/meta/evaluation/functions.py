@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries
+from sureshot.meta.evaluation.compare import evaluate_each
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
 from sureshot.meta.functions.source import FunctionSource, with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions, Moments
 from sureshot.meta.protocols import FunctionProtocol
@@ -55,6 +57,54 @@ class FunctionEvaluation(Result):
         """Those of a region and a size."""
         return next(one for one in self.scores if (one.region, one.context) == (region, context))
 
+    def ahead_of(self, other: FunctionEvaluation) -> tuple[Ahead, ...]:
+        """Log densities less those of another method, paired by task; both must have had the same tasks."""
+        found = []
+        for one, its in zip(self.scores, other.scores, strict=True):
+            found.append(Ahead(one.region, one.context, mean_over_tasks(one.per_task - its.per_task)))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Ahead(Result):
+    """By how much a method is ahead of another at one size of the context; above 0: its answers are better."""
+
+    region: str
+    context: int
+    log_density: Estimate  # nats a row
+
+
+@dataclass(frozen=True)
+class FunctionComparison(Result):
+    """Evaluations of several learners of numbers on the same tasks."""
+
+    evaluations: Mapping[str, FunctionEvaluation]  # by the learner's name
+    reference: str  # the learner that differences are taken from
+
+    also = ("differences",)
+
+    @property
+    def differences(self) -> dict[str, tuple[Ahead, ...]]:
+        """From the reference, by name, for all other learners."""
+        base = self.evaluations[self.reference]
+        return {name: one.ahead_of(base) for name, one in self.evaluations.items() if name != self.reference}
+
+
+def compare_functions(
+    methods: Mapping[str, AdaptsToFunctions],  # by name
+    source: FunctionSource,
+    *,
+    reference: str | None = None,  # the method to take differences from; the first by default
+    progress: Progress | None = None,  # as that of `evaluate_functions`; what is said begins with the method's name
+    **options: Any,  # of `evaluate_functions`, the same for all
+) -> FunctionComparison:
+    """Evaluate several methods on the same tasks."""
+
+    def one(method: AdaptsToFunctions, progress: Progress | None) -> FunctionEvaluation:
+        return evaluate_functions(method, source, progress=progress, **options)
+
+    return FunctionComparison(*evaluate_each(methods, reference, progress, one))
+
 
 def evaluate_functions(
     method: AdaptsToFunctions,  # a learner, or what is not learnt
@@ -71,7 +121,7 @@ def evaluate_functions(
     """Evaluate a method, beyond the training's inputs too where the source reaches there."""
     if not sizes or min(sizes) < 0 or n_tasks < 1 or batch_size < 1:
         raise ValueError(f"sizes must be from 0 and tasks at least 1, got {list(sizes)}, {n_tasks} and {batch_size}")
-    regions = ("inside", "beyond")[: 1 + source.reaches_beyond]
+    regions = ("inside", "beyond")[: 1 + (source.inputs is not None)]
     protocol = FunctionProtocol(max(sizes), targets)
     found: list[SizeScores] = []
     for region in regions:

@@ -46,7 +46,8 @@ def true_covariance(
 class GaussianFunctions(FunctionSource):
     """See the module."""
 
-    input_width, target_width, reaches_beyond = 1, 1, True
+    input_width, target_width = 1, 1
+    inputs: tuple[float, float]
 
     def __init__(
         self,

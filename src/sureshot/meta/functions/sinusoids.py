@@ -12,7 +12,8 @@ from sureshot.meta.functions.source import FunctionRows, FunctionSource, checked
 class Sinusoids(FunctionSource):
     """See the module."""
 
-    input_width, target_width, reaches_beyond = 1, 1, True
+    input_width, target_width = 1, 1
+    inputs: tuple[float, float]
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class FunctionSource(ABC):
     input_width: int  # D
     target_width: int  # K
     identity: str  # what tells it from all others: a run resumes with the same source only
-    reaches_beyond = False  # whether functions can be seen where no training task is
+    inputs: tuple[float, float] | None = None  # of training, where functions are known beyond that range as well
 
     @abstractmethod
     def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
@@ -47,7 +47,7 @@ class FunctionSource(ABC):
         beyond: bool = False,  # the range of the training's inputs, both context and targets
     ) -> Tasks:
         """Tasks in float32; rows that a function lacks are padding."""
-        if n_tasks < 1 or beyond > self.reaches_beyond:
+        if n_tasks < 1 or (beyond and self.inputs is None):
             raise ValueError(f"expected at least one task, and no inputs beyond those there are; got {n_tasks} tasks")
         (fewest, most), wanted = protocol.context_range, protocol.targets
         x, y, counts, origin = self.rows(n_tasks, most + wanted, generator, beyond)

@@ -1,0 +1,107 @@
+"""What a method says of one function, for a picture: bands along an axis, an image completed. JSON values.
+
+The seed decides the function, so that all methods that are asked with the same seed are shown the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+import torch
+
+from sureshot.meta.functions.images import Images
+from sureshot.meta.functions.source import FunctionSource, with_context
+from sureshot.meta.learners.functions import AdaptsToFunctions
+from sureshot.meta.protocols import FunctionProtocol
+from sureshot.meta.tasks import Tasks
+from sureshot.networks.seeds import generator_for
+
+PLACES = 200  # along the axis
+IN_BANDS = (5, 15)  # rows of context
+IN_IMAGES = (10, 100, 300)  # pixels, and at last all of them
+
+
+class Band(TypedDict):
+    """Of a function of one input, given some rows."""
+
+    context: int
+    trained_to: float | None  # where the training's inputs end, if the axis goes on
+    x: list[float]
+    mean: list[float]
+    deviation: list[float]
+    context_x: list[float]
+    context_y: list[float]
+
+
+class CompletedImage(TypedDict):
+    """An image given some pixels; intensities of 0 to 255, row by row, the channels of a pixel together."""
+
+    size: int  # pixels known
+    shape: Sequence[int]  # height, width, channels
+    known: list[int]  # 1 for a pixel that was seen, (height * width)
+    mean: list[int]
+    deviation: list[int]
+    context: list[int]
+    truth: list[int]
+
+
+def bands(
+    method: AdaptsToFunctions, source: FunctionSource, seed: int = 0, sizes: Sequence[int] = IN_BANDS
+) -> list[Band]:
+    """Means and deviations of one function of one input, and half a range beyond the training's where it is known."""
+    drawn = source.sample(1, FunctionProtocol(max(sizes), 50), generator_for(seed, "function of the picture"))
+    if source.inputs is None:
+        seen = torch.cat([drawn.query_x[drawn.query.real], drawn.support_x[drawn.support.real]])
+        low, high = float(seen.min()), float(seen.max())
+        x = torch.linspace(low, high, PLACES)[None, :, None]
+    else:
+        low, high = source.inputs
+        x = torch.linspace(low, high + (high - low) / 2, PLACES)[None, :, None]
+    found = []
+    for size in sizes:
+        tasks = with_context(drawn, size)
+        known = tasks.support.real
+        mean, deviation = method.adapt(tasks).predict(x)
+        parts = (x, mean, deviation, tasks.support_x[known], tasks.support_y[known])
+        rows = [[round(value, 4) for value in part.flatten().tolist()] for part in parts]
+        band: Band = {
+            "context": size,
+            "trained_to": None if source.inputs is None else high,
+            "x": rows[0],
+            "mean": rows[1],
+            "deviation": rows[2],
+            "context_x": rows[3],
+            "context_y": rows[4],
+        }
+        found.append(band)
+    return found
+
+
+def completed_images(
+    method: AdaptsToFunctions, source: Images, seed: int = 0, sizes: Sequence[int] = IN_IMAGES
+) -> list[CompletedImage]:
+    """One image, completed from a few sizes of context and from all pixels."""
+    generator = generator_for(seed, "image of the picture")
+    places = source.places.unsqueeze(0)
+    rows = source.pixels(torch.randint(len(source.images), (1,), generator=generator), len(places[0]), generator)
+    order = torch.cdist(places[0], rows.x[0].float()).argmin(1)  # where each pixel is among the rows
+    shape, found = (*source.images.shape[2:], source.target_width), []
+    for size in (*sizes, places.shape[1]):
+        known = torch.zeros(len(order), dtype=torch.bool)
+        known[:size] = True
+        x, y = (part.float().masked_fill(~known[None, :, None], 0.0) for part in (rows.x, rows.y))
+        mean, deviation = method.adapt(Tasks(x, y, x[:, :0], y[:, :0], 0, known.unsqueeze(0))).predict(places)
+        parts = (mean, deviation, y[:, order], rows.y[:, order])
+        values = [(part.clamp(0, 1) * 255).round().int().flatten().tolist() for part in parts]
+        image: CompletedImage = {
+            "size": size,
+            "shape": shape,
+            "known": known[order].int().tolist(),
+            "mean": values[0],
+            "deviation": values[1],
+            "context": values[2],
+            "truth": values[3],
+        }
+        found.append(image)
+    return found
