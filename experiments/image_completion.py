@@ -26,10 +26,10 @@ SETS: dict[str, dict[str, Any]] = {
 _GRID = {"width": 24, "dilations": [1, 1, 2, 2]}
 CONVCNP = "convcnp"
 LEARNERS: dict[str, tuple[str, dict[str, Any], int]] = {
-    "cnp": ("cnp", {}, 5000),
-    "np": ("np", {"objective": "likelihood"}, 1500),
-    "anp": ("anp", {"blocks": 1}, 1300),
-    CONVCNP: ("convcnp", _GRID, 700),
+    "cnp": ("cnp", {}, 8000),
+    "np": ("np", {"objective": "likelihood"}, 2500),
+    "anp": ("anp", {"blocks": 1}, 2500),
+    CONVCNP: ("convcnp", _GRID, 1200),
 }
 """As in `experiments.functions.LEARNERS`; a grid of the convolutions has a cell for each pixel."""
 
