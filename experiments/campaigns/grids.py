@@ -50,6 +50,9 @@ BY_GRADIENT: Mapping[str, Mapping[str, Any]] = {
 }
 """Learners that adapt to a task by gradient steps, and their options on embeddings of length one."""
 
+_RATES_OF_MANY = {"maml": 18.0, "abml": 36.0, "bayesian_maml": 250.0}
+"""Their rates in tasks of thirty classes: a step descends a mean over all rows, of which a class has a thirtieth."""
+
 EMBEDDING_LEARNERS = tuple(name for name in LEARNER_NAMES if name != "relationnet")
 """Those that take vectors; relation networks compare feature maps."""
 
@@ -195,6 +198,11 @@ def embedding_cell(
     # The paper's deep kernel transfer has hyper-parameters for each of five classes, so it has no other ways.
     chosen = "recommended" if (many and learner == "dkt") or learner in BY_GRADIENT else preset_of(learner)
     per_step = 2 if many else 8
+    options = dict(BY_GRADIENT.get(learner, {}))
+    if learner == "matchingnet":  # full context reads the support once for every row of it: five steps are affordable
+        options["attention_steps"] = 5
+    if many and learner in BY_GRADIENT:
+        options["inner_rate"] = _RATES_OF_MANY[learner]
     # What is not the backbone is then a layer of base classes or a recurrent network, which 3e-2 throws off course.
     has_layers = learner in ("matchingnet", *BY_GRADIENT) or learns_base_classes(learner, chosen)
     training = TrainingConfig.from_dict(
@@ -206,8 +214,7 @@ def embedding_cell(
                 "name": learner,
                 "preset": chosen,
                 "kernel": kernel,
-                # Full context reads the support once for every row of it: five steps keep it affordable.
-                "options": {"attention_steps": 5} if learner == "matchingnet" else dict(BY_GRADIENT.get(learner, {})),
+                "options": options,
             },
             "training": {
                 "episodes": budget_episodes(budget, 1) // (100 if many else 20),
