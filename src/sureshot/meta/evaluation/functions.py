@@ -59,10 +59,10 @@ class FunctionEvaluation(Result):
 
     def ahead_of(self, other: FunctionEvaluation) -> tuple[Ahead, ...]:
         """Log densities less those of another method, paired by task; both must have had the same tasks."""
-        found = []
-        for one, its in zip(self.scores, other.scores, strict=True):
-            found.append(Ahead(one.region, one.context, mean_over_tasks(one.per_task - its.per_task)))
-        return tuple(found)
+        return tuple(
+            Ahead(one.region, one.context, mean_over_tasks(one.per_task - its.per_task))
+            for one, its in zip(self.scores, other.scores, strict=True)
+        )
 
 
 @dataclass(frozen=True)
