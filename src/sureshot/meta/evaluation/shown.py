@@ -54,10 +54,10 @@ def bands(
     if source.inputs is None:
         seen = torch.cat([drawn.query_x[drawn.query.real], drawn.support_x[drawn.support.real]])
         low, high = float(seen.min()), float(seen.max())
-        x = torch.linspace(low, high, PLACES)[None, :, None]
     else:
         low, high = source.inputs
-        x = torch.linspace(low, high + (high - low) / 2, PLACES)[None, :, None]
+        high += (high - low) / 2
+    x = torch.linspace(low, high, PLACES, dtype=drawn.query_x.dtype)[None, :, None]
     found = []
     for size in sizes:
         tasks = with_context(drawn, size)
@@ -67,7 +67,7 @@ def bands(
         rows = [[round(value, 4) for value in part.flatten().tolist()] for part in parts]
         band: Band = {
             "context": size,
-            "trained_to": None if source.inputs is None else high,
+            "trained_to": None if source.inputs is None else source.inputs[1],
             "x": rows[0],
             "mean": rows[1],
             "deviation": rows[2],
