@@ -41,7 +41,7 @@ class LoadedLearner:
     @property
     def name(self) -> str:
         """What kind of learner it is."""
-        return str(self.checkpoint.learner.get("name"))
+        return self.checkpoint.name
 
     @cached_property
     def learner(self) -> ClassLearner:

@@ -33,10 +33,7 @@ def tables_of(found: FunctionComparison) -> list[Table]:
     """Scores by size of the context for each region: all of one learner in a table, of several a table for each."""
     if len(found.evaluations) == 1:
         ((name, one),) = found.evaluations.items()
-        return [
-            _of_one(name, [each for each in one.scores if each.region == region], one.n_tasks)
-            for region in _regions(found)
-        ]
+        return [_of_one(name, scores, one.n_tasks) for scores in one.by_region.values()]
     return [table for region in _regions(found) for table in _of_several(found, region)]
 
 
@@ -57,8 +54,7 @@ def write_functions_page(
         introduction=f"{as_sentence(about)}. {some.n_tasks:,} tasks of {some.targets} targets, seed {some.seed}.",
         summary=first,
         model={
-            name: f"{one.path}, {one.learner['name']}, {one.episodes:,} training episodes"
-            for name, one in checkpoints.items()
+            name: f"{one.path}, {one.name}, {one.episodes:,} training episodes" for name, one in checkpoints.items()
         },
         environment=environment(),
         command=command_line(),
@@ -69,7 +65,7 @@ def write_functions_page(
 
 
 def _regions(found: FunctionComparison) -> list[str]:
-    return list(dict.fromkeys(one.region for one in next(iter(found.evaluations.values())).scores))
+    return list(next(iter(found.evaluations.values())).by_region)
 
 
 def _of_one(name: str, scores: Sequence[SizeScores], n_tasks: int) -> Table:
@@ -94,9 +90,7 @@ def _of_one(name: str, scores: Sequence[SizeScores], n_tasks: int) -> Table:
 
 def _of_several(found: FunctionComparison, region: str) -> list[Table]:
     where = f"{region} the range of the training's inputs"
-    of_region = {
-        name: [each for each in one.scores if each.region == region] for name, one in found.evaluations.items()
-    }
+    of_region = {name: one.by_region[region] for name, one in found.evaluations.items()}
     sizes = [str(one.context) for one in next(iter(of_region.values()))]
     columns, none = ("learner", *sizes), (None,) * len(sizes)
     tables = [
@@ -128,7 +122,7 @@ def _pictures(
 ) -> list[Picture]:
     lines: dict[str, dict[str, dict[int, Measured]]] = {
         region: {
-            name: {each.context: measured(each.log_density) for each in one.scores if each.region == region}
+            name: {each.context: measured(each.log_density) for each in one.by_region[region]}
             for name, one in found.evaluations.items()
         }
         for region in _regions(found)

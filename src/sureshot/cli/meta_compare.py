@@ -75,11 +75,10 @@ def load_named(arguments: Sequence[str]) -> dict[str, Checkpoint]:
         named = bool(separator) and not Path(argument).exists()
         given.append((label, Path(rest)) if named else (None, Path(argument)))
     loaded = [(name, path, load_checkpoint(path)) for name, path in given]
-    kinds = [one.learner.get("name") for name, _, one in loaded if name is None]
+    kinds = [one.name for name, _, one in loaded if name is None]
     found: dict[str, Checkpoint] = {}
     for name, path, one in loaded:
-        kind = one.learner.get("name")
-        shown = name or (str(kind) if kinds.count(kind) == 1 else _folder(path))
+        shown = name or (one.name if kinds.count(one.name) == 1 else _folder(path))
         if shown in found:
             raise ValueError(f"two checkpoints are called {shown!r}: tell them apart with NAME=CHECKPOINT")
         found[shown] = one

@@ -34,8 +34,7 @@ def meta_evaluate(
 
         read = load_checkpoint(checkpoint)
         if read.answers_with_numbers:
-            name = str(read.learner["name"])
-            return score_numbers("meta-evaluate", {name: read}, asked, None, report, quiet, as_json)
+            return score_numbers("meta-evaluate", {read.name: read}, asked, None, report, quiet, as_json)
         loaded = LoadedLearner.of(read)
         asked.protocol([loaded])
         from sureshot.meta.evaluation import evaluate

@@ -57,6 +57,14 @@ class FunctionEvaluation(Result):
         """Those of a region and a size."""
         return next(one for one in self.scores if (one.region, one.context) == (region, context))
 
+    @property
+    def by_region(self) -> dict[str, list[SizeScores]]:
+        """Scores of all sizes, by region."""
+        found: dict[str, list[SizeScores]] = {}
+        for one in self.scores:
+            found.setdefault(one.region, []).append(one)
+        return found
+
     def ahead_of(self, other: FunctionEvaluation) -> tuple[Ahead, ...]:
         """Log densities less those of another method, paired by task; both must have had the same tasks."""
         return tuple(

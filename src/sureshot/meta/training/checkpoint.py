@@ -47,7 +47,12 @@ class Checkpoint:
     def described(self) -> str:
         """What it is, for messages."""
         task = "numbers" if self.answers_with_numbers else "classes"
-        return f"{self.path} is a learner of {task} ({self.learner.get('name')})"
+        return f"{self.path} is a learner of {task} ({self.name})"
+
+    @property
+    def name(self) -> str:
+        """What kind of learner it is."""
+        return str(self.learner.get("name"))
 
     @property
     def columns(self) -> list[str] | None:
