@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +46,7 @@ class RelationNetwork(nn.Module):
         super().__init__()
         self.map_shape = map_shape
         channels, *size = map_shape
-        generator, self.blocks = seeded(torch.device("cpu"), seed), nn.Sequential()
+        generator, self.blocks = seeded(torch.device("cpu"), seed), nn.ModuleList()
         for n_in in (2 * channels, channels):
             self.blocks.append(Conv4Block(n_in, channels, generator, pools=min(size) > 1))
             size = [side // 2 for side in size] if min(size) > 1 else size
@@ -58,12 +60,20 @@ class RelationNetwork(nn.Module):
         real: Tensor | None = None,  # (T, Q, C), False for pairs that there are not; their score is 0
     ) -> Tensor:
         """Before the sigmoid, (T, Q, C)."""
-        shape = (*queries.shape[:2], classes.shape[1])
-        pairs = torch.stack([part.expand(*shape, -1) for part in (classes.unsqueeze(1), queries.unsqueeze(2))], -2)
-        pairs = pairs.flatten(0, 2) if real is None else pairs[real]
-        maps = pairs.view(len(pairs), 2 * self.map_shape[0], *self.map_shape[1:])
-        scores: Tensor = self.score(self.hidden(self.blocks(maps).flatten(1)).relu()).squeeze(-1)
+        first, second = cast(Iterable[Conv4Block], self.blocks)
+        # convolutions are linear: of joined maps it is the sum over the two, each seen once and not in every pair
+        halves = first.convolution.weight.chunk(2, 1)
+        of_classes, of_queries = (self._convolved(*part) for part in zip((classes, queries), halves, strict=True))
+        pairs = of_queries.unsqueeze(2) + of_classes.unsqueeze(1)
+        shape = pairs.shape[:3]
+        maps = second(first.after_convolution(pairs.flatten(0, 2) if real is None else pairs[real]))
+        scores: Tensor = self.score(self.hidden(maps.flatten(1)).relu()).squeeze(-1)
         return scores.view(shape) if real is None else scores.new_zeros(shape).masked_scatter(real, scores)
+
+    def _convolved(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """Maps (T, N, D) by weights (F, F, 3, 3), (T, N, F, H, W)."""
+        maps = functional.conv2d(rows.reshape(-1, *self.map_shape), weight, padding=1)
+        return maps.view(*rows.shape[:2], *maps.shape[1:])
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,11 @@ class Conv4Block(nn.Module):
         self.pools = pools
 
     def forward(self, x: Tensor) -> Tensor:
-        normalised: Tensor = self.normalisation(self.convolution(x))
+        return self.after_convolution(self.convolution(x))
+
+    def after_convolution(self, convolved: Tensor) -> Tensor:
+        """What the block makes of maps (B, n_out, H, W) that are convolved already."""
+        normalised: Tensor = self.normalisation(convolved)
         return (functional.max_pool2d(normalised, 2) if self.pools else normalised).relu()
 
 
