@@ -28,11 +28,12 @@ def test_mixtures_against_an_integral() -> None:
     mean = np.array([[0.0, 2.0], [1.5, -1.0], [0.2, 0.1]])
     deviation = np.array([[1.0, 0.3], [0.4, 2.0], [0.7, 0.7]])
     y = np.array([0.7, -1.2])
-    found = mixture_ranked_probability_score(mean, deviation, y)
+    weight = np.array([[0.2, 0.6], [0.5, 0.1], [0.3, 0.3]])
+    found = mixture_ranked_probability_score(mean, deviation, y, weight)
     for place in range(2):
 
         def distribution(at: float, place: int = place) -> float:
-            return float(stats.norm.cdf(at, mean[:, place], deviation[:, place]).mean())
+            return float(weight[:, place] @ stats.norm.cdf(at, mean[:, place], deviation[:, place]))
 
         below = integrate.quad(lambda at: distribution(at) ** 2, -15, y[place], epsabs=1e-11)[0]
         above = integrate.quad(lambda at: (1 - distribution(at)) ** 2, y[place], 15, epsabs=1e-11)[0]

@@ -56,7 +56,7 @@ def regression_log_evidence(
     """
     precision, _ = regression_sites(targets, weight, noise)
     residual = targets - prior.mean
-    rows = targets.shape[-1] if weight is None else weight.sum(-1, keepdim=True)
+    rows = targets.shape[-1] if weight is None else weight.to(targets.dtype).sum(-1, keepdim=True)
     variance = torch.as_tensor(noise, dtype=targets.dtype, device=targets.device)
     if posterior is None:
         density = prior.log_density(residual, precision)

@@ -31,9 +31,10 @@ def ranked_probability_score(
 
 
 def mixture_ranked_probability_score(
-    mean: NDArray[np.float64],  # (M, ...), of equally likely normals
+    mean: NDArray[np.float64],  # (M, ...), of normals
     deviation: NDArray[np.float64],  # (M, ...)
     y: NDArray[np.float64],  # (...)
+    weight: NDArray[np.float64],  # of the normals, sums to 1 over them; broadcasts to (M, ...)
 ) -> NDArray[np.float64]:
     """The same score in closed form: ``E |Y - y| - E |Y - Y'| / 2``.
 
@@ -41,9 +42,10 @@ def mixture_ranked_probability_score(
     mesoscale forecast ensemble verification".
     """
     apart = sum(
-        _expected_distance(mean - one, np.hypot(deviation, sd)) for one, sd in zip(mean, deviation, strict=True)
+        share * (weight * _expected_distance(mean - one, np.hypot(deviation, sd))).sum(0)
+        for one, sd, share in zip(mean, deviation, weight, strict=True)
     )
-    return np.asarray(_expected_distance(y - mean, deviation).mean(0) - 0.5 * np.mean(apart, 0) / len(mean))
+    return np.asarray((weight * _expected_distance(y - mean, deviation)).sum(0) - 0.5 * apart)
 
 
 def _expected_distance(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:

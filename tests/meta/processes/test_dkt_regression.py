@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from scipy.special import logsumexp
 
 from sureshot.meta.functions import FunctionProtocol, load_functions
 from sureshot.meta.learners.base import seeded
@@ -54,6 +55,8 @@ def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.n
             total += weight * waves.prod(-1)
         return total
     scale = np.exp(state["raw_outputscale"])
+    if "base_kernel.raw_lengthscale" not in state:
+        return np.asarray(scale * np.exp(state["base_kernel.raw_variance"]) * z1 @ z2.T)
     lengthscale = np.exp(state["base_kernel.raw_lengthscale"])
     return np.asarray(scale * np.exp(-0.5 * ((apart / lengthscale) ** 2).sum(-1)))
 
@@ -62,6 +65,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"hidden": ()},
     {"hidden": (5,), "n_features": 3},
     {"hidden": (5,), "normalise": True},
+    {"hidden": (), "kernel": "linear"},
     {"hidden": (5,), "n_features": 2, "kernel": "spectral_mixture", "components": 3},
 ]
 
@@ -100,6 +104,38 @@ def test_against_dense_matrices(options: dict[str, Any]) -> None:
         np.testing.assert_allclose(losses[task], -total / len(every), rtol=1e-8)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "spectral_mixture"])
+def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str) -> None:
+    options: dict[str, Any] = {"hidden": (5,), "kernel": kernel}
+    learner, tasks = learner_of(kernels=3, normalise=True, **options), double_tasks()
+    singles = [learner_of(normalise=True, **options) for _ in range(3)]
+    states = {name: value for name, value in learner.state_dict().items() if name != "log_share"}
+    for m, single in enumerate(singles):
+        shapes = {name: value.shape for name, value in single.state_dict().items()}
+        single.load_state_dict({name: v if v.shape == shapes[name] else v[m] for name, v in states.items()})
+    share = learner.log_share.detach().numpy()
+    share = share - logsumexp(share)
+    answers = [single.adapt(tasks) for single in singles]
+    posterior = learner.adapt(tasks)
+    density, mean = posterior.log_density(tasks.query_x, tasks.query_y), posterior.predict(tasks.query_x)[0]
+    assert tasks.support_mask is not None
+    for task, known in enumerate(tasks.support_mask.numpy()):
+        x, y = tasks.support_x[task].numpy()[known], tasks.support_y[task].numpy()[known]
+        centre = y.sum(0) / (len(y) + 1)
+        scaled = (y - centre) / np.sqrt((((y - centre) ** 2).sum(0) + centre**2 + 1) / (len(y) + 1))
+        log = share.copy()
+        for m, single in enumerate(singles):
+            covariance = dense_kernel(single, x, x) + float(single.noise.detach()) * np.eye(len(x))
+            log[m] += stats.multivariate_normal.logpdf(scaled.T, np.zeros(len(x)), covariance).sum()
+        log -= logsumexp(log)
+        each = [one.log_density(tasks.query_x, tasks.query_y)[task].numpy() for one in answers]
+        np.testing.assert_allclose(density[task], logsumexp(log[:, None] + each, 0), rtol=1e-8)
+        means = [one.predict(tasks.query_x)[0][task].numpy() for one in answers]
+        np.testing.assert_allclose(mean[task], np.tensordot(np.exp(log), means, 1), rtol=1e-8)
+    evidence = [single.log_evidence(tasks).detach().numpy() for single in singles]
+    np.testing.assert_allclose(learner.log_evidence(tasks).detach(), logsumexp(share[:, None] + evidence, 0), rtol=1e-8)
+
+
 def test_by_predictive_density_it_is_that_of_the_queries() -> None:
     learner, tasks = learner_of(hidden=(), objective="predictive"), double_tasks()
     expected = -learner.adapt(tasks).log_density(tasks.query_x, tasks.query_y).mean(1)
@@ -123,6 +159,8 @@ def test_normalised_answers_move_with_the_targets() -> None:
         ({"hidden": (), "n_features": 3}, "without hidden layers there are 1 features"),
         ({"kernel": "rbg"}, "unknown kernel 'rbg': expected one of .*, spectral_mixture"),
         ({"noise": 0.0}, "noise and highest_frequency must be positive"),
+        ({"kernels": 0}, "kernels must be at least 1"),
+        ({"kernels": 2, "kernel": "linear"}, "different length-scales, and 'linear' has none: pass 1"),
         ({"components": 0}, "components must be at least 1"),
         ({"objective": "evidence"}, "objective must be one of"),
     ],

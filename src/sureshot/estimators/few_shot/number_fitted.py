@@ -102,7 +102,7 @@ class ConditionedProcess(NumberPredictor):
     posterior: FunctionPosterior
     x: Tensor  # (1, N', D)
     y: Tensor  # (1, N', P)
-    n_components: int
+    shares: np.ndarray  # (M,), of the normals that an answer is a mixture of
 
     @classmethod
     def of(cls, learner: RegressionLearner, rows: LabelledRows, device: torch.device) -> ConditionedProcess:
@@ -117,29 +117,30 @@ class ConditionedProcess(NumberPredictor):
         x, y = (torch.from_numpy(part).repeat_interleave(repeats, 0)[None].to(device) for part in (rows.x, rows.y))
         with torch.no_grad(), threads_for(len(x[0])):
             posterior = learner.condition(x, y)
-            n_components = len(posterior.moments(x[:, :1]).mean)
-        return cls(learner, posterior, x, y, n_components)
+            weight = posterior.moments(x[:, :1]).weight.flatten().cpu().numpy()
+        return cls(learner, posterior, x, y, weight)
 
     @property
     def weight(self) -> np.ndarray:
-        return np.full(self.n_components, 1 / self.n_components)
+        return self.shares
 
     @property
     def queries_at_once(self) -> int:
-        return max(1, AT_ONCE // (self.n_components * max(self.x.shape[1], 100)))
+        return max(1, AT_ONCE // (len(self.weight) * max(self.x.shape[1], 100)))
 
     def inputs(self, kept: np.ndarray) -> Tensor:
         return torch.tensor(kept, device=self.x.device)
 
     def moments(self, queries: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Means (Q, M, P), variances (Q, M) twice, as what is noise is not known, and deviations (Q, M, P)."""
-        mean, deviation = (part[:, 0].transpose(0, 1) for part in self.posterior.moments(queries[None]))
+        found = self.posterior.moments(queries[None])
+        mean, deviation = (part[:, 0].transpose(0, 1) for part in (found.mean, found.deviation))
         variance = deviation.square().mean(-1)
         return mean, variance, variance, deviation
 
     def without(self, gone: Tensor, queries: Tensor) -> Iterator[Moments]:
         """Given the context but for some of its rows (E, N') bool, at queries (E, Q, D); some sets at a time."""
-        size = max(1, AT_ONCE // (self.n_components * (self.x.shape[1] + queries.shape[1]) * 100))
+        size = max(1, AT_ONCE // (len(self.weight) * (self.x.shape[1] + queries.shape[1]) * 100))
         for some, asked in zip(gone.split(size), queries.split(size), strict=True):
             shape = (len(some), -1, -1)
             yield self.learner.condition(self.x.expand(shape), self.y.expand(shape), ~some).moments(asked)
@@ -188,9 +189,10 @@ class FewShotNumbersFitted(NumberFitted):
         owner = torch.from_numpy(np.repeat(np.arange(len(rows.y)), rows.weight.astype(np.int64)))
         gone = (owner == torch.from_numpy(place)[:, None]).to(predictor.x.device)
         with torch.no_grad(), threads_for(len(owner)):
-            parts = list(predictor.without(gone, predictor.inputs(rows.x[place])[:, None]))
-        mean, deviation = (torch.cat(part, 1)[:, :, 0].cpu().numpy() for part in zip(*parts, strict=True))
-        mixture = NormalMixture(predictor.weight, mean, self.wider * deviation)
+            found = predictor.without(gone, predictor.inputs(rows.x[place])[:, None])
+            parts = [(one.weight, one.mean, one.deviation) for one in found]
+        weight, mean, deviation = (torch.cat(part, 1)[:, :, 0].cpu().numpy() for part in zip(*parts, strict=True))
+        mixture = NormalMixture(weight[..., 0], mean, self.wider * deviation)
         return rows.y[place], Prediction(mixture, self.target)
 
     @cached_property

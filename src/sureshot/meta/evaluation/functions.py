@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from sureshot.meta.evaluation.compare import evaluate_each
 from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
 from sureshot.meta.functions.source import FunctionSource, with_context
-from sureshot.meta.learners.functions import AdaptsToFunctions, Moments
+from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.protocols import FunctionProtocol
 from sureshot.meta.tasks import Tasks
 from sureshot.metrics.numbers import mixture_ranked_probability_score
@@ -150,14 +150,15 @@ def evaluate_functions(
 
 def _sums(method: AdaptsToFunctions, tasks: Tasks) -> dict[str, NDArray[np.float64]]:
     """Sums of every score over the targets of each task, (T,), and their counts."""
-    moments = Moments(*(part.double() for part in method.adapt(tasks).moments(tasks.query_x)))
+    moments = method.adapt(tasks).moments(tasks.query_x).double()
     density = moments.log_density(tasks.query_y.double()).cpu().numpy()
-    mean, deviation, y = (part.double().cpu().numpy() for part in (*moments, tasks.query_y))
-    share = ndtr((y - mean) / deviation).mean(0)  # a central interval holds what is near a half
+    parts = (moments.mean, moments.deviation, moments.weight, tasks.query_y.double())
+    mean, deviation, weight, y = (part.cpu().numpy() for part in parts)
+    share = (weight * ndtr((y - mean) / deviation)).sum(0)  # a central interval holds what is near a half
     scores = {
         "log_density": density,
-        "square": ((mean.mean(0) - y) ** 2).mean(-1),
-        "crps": mixture_ranked_probability_score(mean, deviation, y).mean(-1),
+        "square": (((weight * mean).sum(0) - y) ** 2).mean(-1),
+        "crps": mixture_ranked_probability_score(mean, deviation, y, weight).mean(-1),
         **{str(level): (np.abs(share - 0.5) <= level / 2).mean(-1) for level in COVERAGES},
     }
     mask = tasks.query.real.double().cpu().numpy()

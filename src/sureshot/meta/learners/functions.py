@@ -1,7 +1,7 @@
 """What every few-shot learner of numbers offers.
 
 ``learner(tasks)`` gives one loss for each task; ``learner.condition(context_x, context_y, mask)`` a frozen posterior,
-whose answers are mixtures of equally likely normals: one for most learners, one for each draw of a latent for others.
+whose answers are mixtures of normals: one for most learners, one for each draw of a latent or each kernel for others.
 Without context it is the prior, and says so (`FunctionPosterior.is_prior`).
 
 A learner writes two functions, `encode` of a context and `answer` of what that gave, and its loss, if that is not the
@@ -25,20 +25,36 @@ from sureshot.meta.tasks import TaskRows, Tasks
 
 
 class Moments(NamedTuple):
-    """Mixtures of M equally likely normals, independent over the targets K of a row given the component."""
+    """Mixtures of M normals, independent over the targets K of a row given the component."""
 
     mean: Tensor  # (M, T, Q, K)
     deviation: Tensor  # (M, T, Q, K)
+    log_weight: Tensor | None = None  # (M, T), of the components; they are equally likely by default
+
+    @property
+    def weight(self) -> Tensor:
+        """Of the components, (M, T, 1, 1); sums to 1 over them."""
+        shape = (*self.mean.shape[:2], 1, 1)
+        if self.log_weight is None:
+            return self.mean.new_full(shape, 1 / len(self.mean))
+        return self.log_weight.exp().view(shape)
+
+    def double(self) -> Moments:
+        """The same in double precision."""
+        weight = None if self.log_weight is None else self.log_weight.double()
+        return Moments(self.mean.double(), self.deviation.double(), weight)
 
     def log_density(self, y: Tensor) -> Tensor:
         """Of rows by themselves, (T, Q), in nats; y (T, Q, K)."""
         parts = Normal(self.mean, self.deviation, validate_args=False).log_prob(y)
-        return torch.logsumexp(parts.sum(-1), 0) - math.log(len(parts))
+        share = -math.log(len(parts)) if self.log_weight is None else self.log_weight.unsqueeze(-1)
+        return torch.logsumexp(parts.sum(-1) + share, 0)
 
     def overall(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the mixtures, (T, Q, K)."""
-        mean = self.mean.mean(0)
-        return mean, (self.deviation.square() + (self.mean - mean).square()).mean(0).sqrt()
+        weight = self.weight
+        mean = (weight * self.mean).sum(0)
+        return mean, (weight * (self.deviation.square() + (self.mean - mean).square())).sum(0).sqrt()
 
 
 class Context(NamedTuple):

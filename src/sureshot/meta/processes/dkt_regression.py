@@ -1,9 +1,11 @@
 """Deep kernel transfer for numbers: an exact Gaussian process for each task, on features that all tasks share.
 
 The features (a network that starts as the identity), the kernel's parameters and the noise are learnt over tasks, by
-the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in a
-task. With `normalise` each task's targets are centred and scaled by its context alone, as if it had one more row of
-value 0 and variance 1, so that short contexts give no wild scale.
+the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in
+a task, unless there are several `kernels`, each with its own parameters: then what is learnt is which of them made it.
+Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `normalise`
+each task's targets are centred and scaled by its context alone, as if it had one more row of value 0 and variance 1, so
+that short contexts give no wild scale.
 
 Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Wilson & Adams 2013 (the
 spectral mixture), "Gaussian process kernels for pattern discovery and extrapolation".
@@ -37,6 +39,7 @@ class _Known(NamedTuple):
     posterior: GramPosterior
     centre: Tensor  # (T, 1, K)
     scale: Tensor  # (T, 1, K)
+    log_weight: Tensor  # (M, T)
 
 
 class DKTRegression(RegressionLearner):
@@ -50,10 +53,11 @@ class DKTRegression(RegressionLearner):
         target_width: int,
         *,
         kernel: str = "rbf",  # one of `sureshot.kernels.KERNEL_NAMES`, or "spectral_mixture"
+        kernels: int = 1,  # M, of that kind, each with its own parameters
         hidden: Sequence[int] = (64, 64),  # widths of the network's layers; none for a process on the inputs themselves
         n_features: int | None = None,  # of the network; as many as inputs by default
         objective: Literal["marginal", "predictive"] = "marginal",
-        lengthscale: float = 1.0,  # initial, of other kernels than the spectral mixture
+        lengthscale: float | None = None,  # initial, of kernels that have one; the root of their width by default
         components: int = 4,  # of the spectral mixture
         highest_frequency: float = 2.0,  # initial, of the spectral mixture
         noise: float = 0.1,  # initial standard deviation
@@ -62,7 +66,7 @@ class DKTRegression(RegressionLearner):
         seed: int = 0,
     ) -> None:
         super().__init__(input_width, target_width)
-        check_sizes(floor, components=components)
+        check_sizes(floor, components=components, kernels=kernels)
         if min(noise, highest_frequency) <= 0 or (not hidden and n_features not in (None, input_width)):
             raise ValueError(
                 f"noise and highest_frequency must be positive, got {noise} and {highest_frequency}; and without "
@@ -72,13 +76,24 @@ class DKTRegression(RegressionLearner):
         if hidden:
             self.features = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
         width = self.features.n_features
+        # Of the first scales, to both sides of what is given; a kernel alone has no dimension for them.
+        factors = 4.0 ** torch.linspace(-1, 1, kernels) if kernels > 1 else torch.ones(())
         self.kernel: Kernel
         if kernel not in (*KERNEL_NAMES, "spectral_mixture"):
             raise ValueError(f"unknown kernel {kernel!r}: expected one of {', '.join(KERNEL_NAMES)}, spectral_mixture")
         if kernel == "spectral_mixture":
-            self.kernel = _spectral_mixture(width, components, highest_frequency)
+            self.kernel = _spectral_mixture(width, components, highest_frequency, factors)
         else:
-            self.kernel = TaskKernel(kernel, width, lengthscale=lengthscale).kernel
+            self.kernel = TaskKernel(
+                kernel, width, lengthscale=lengthscale, n_classes=kernels if kernels > 1 else None
+            ).kernel
+            raw = dict(self.kernel.named_parameters()).get("base_kernel.raw_lengthscale")
+            if kernels > 1 and raw is None:
+                raise ValueError(f"several kernels start at different length-scales, and {kernel!r} has none: pass 1")
+            if raw is not None and kernels > 1:
+                raw.data += factors.log()[:, None, None]
+        if kernels > 1:
+            self.log_share = nn.Parameter(torch.zeros(kernels, dtype=torch.float32))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
         self.objective, self.normalise, self.floor = objective, normalise, floor
 
@@ -95,13 +110,15 @@ class DKTRegression(RegressionLearner):
         centre, scale = self._scale(context)
         z = self._embed(context.x)
         scaled = context._replace(y=(context.y - centre) / scale)
-        return _Known(z, conditioned(evaluate(self.kernel, z), scaled, self.noise), centre, scale)
+        gram = self._covariance(z)
+        posterior = conditioned(gram, scaled, self.noise)
+        return _Known(z, posterior, centre, scale, self._evidence(gram, scaled, posterior).log_softmax(0))
 
     def answer(self, encoded: _Known, query: Tensor) -> Moments:
         z = self._embed(query)
-        queries = Queries(evaluate(self.kernel, encoded.z, z), evaluate(self.kernel, z, diag=True))
-        mean, deviation = observed(encoded.posterior, queries, self.noise)
-        return Moments(encoded.centre + encoded.scale * mean, encoded.scale * deviation)
+        queries = Queries(self._covariance(encoded.z, z), self._covariance(z, diag=True))
+        mean, deviation, _ = observed(encoded.posterior, queries, self.noise)
+        return Moments(encoded.centre + encoded.scale * mean, encoded.scale * deviation, encoded.log_weight)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         if self.objective == "predictive":
@@ -112,10 +129,18 @@ class DKTRegression(RegressionLearner):
         """Of all rows of each task, (T,), in nats, in the units of the targets."""
         every = Context.of(tasks.merged())
         centre, scale = self._scale(Context.of(tasks.support))
-        targets, weight = ((every.y - centre) / scale).mT, every.mask.to(every.y.dtype)
-        gram = evaluate(self.kernel, self._embed(every.x))
-        evidence = regression_log_evidence(GramPrior(gram, gram.new_zeros(())), targets, weight, self.noise)
-        return (evidence - weight.sum(1, keepdim=True) * scale.squeeze(1).log()).sum(-1)
+        evidence = self._evidence(self._covariance(self._embed(every.x)), every._replace(y=(every.y - centre) / scale))
+        return evidence.logsumexp(0) - every.mask.sum(1) * scale.log().sum((1, 2))
+
+    def _evidence(self, gram: Tensor, rows: Context, posterior: GramPosterior | None = None) -> Tensor:
+        """Log evidence of each kernel and how common it is, (M, T)."""
+        prior = GramPrior(gram, gram.new_zeros(()))
+        found = regression_log_evidence(prior, rows.y.mT, rows.mask, self.noise, posterior).sum(-1)
+        return found if len(found) == 1 else found + self.log_share.log_softmax(0).unsqueeze(1)
+
+    def _covariance(self, z: Tensor, other: Tensor | None = None, diag: bool = False) -> Tensor:
+        """Of features by each kernel, (M, T, 1, N, Q) or with `diag` (M, T, 1, N)."""
+        return evaluate(self.kernel, z, other, diag).movedim(1, 0).unsqueeze(2)
 
     def _scale(self, context: Context) -> tuple[Tensor, Tensor]:
         """Centre and scale of targets by a context, (T, 1, K)."""
@@ -127,18 +152,23 @@ class DKTRegression(RegressionLearner):
         return centre, ((squares + centre.square() + 1) / rows).sqrt()
 
     def _embed(self, x: Tensor) -> Tensor:
-        """Features (T, 1, N, F), with a dimension for the targets, which share a kernel."""
+        """Features (T, 1, N, F), with a dimension for the kernels."""
         found: Tensor = self.features(x.flatten(0, 1))
         return found.unflatten(0, x.shape[:2]).unsqueeze(1)
 
 
-def _spectral_mixture(width: int, components: int, highest: float) -> Kernel:
+def _spectral_mixture(
+    width: int,
+    components: int,
+    highest: float,
+    factors: Tensor,  # (M,) or (), of the frequencies of each kernel
+) -> Kernel:
     """Of as many components with frequencies evenly spread."""
-    means = torch.linspace(0.0, highest, components, dtype=torch.float32).clamp_min(1e-3)
-    kernel = SpectralMixtureKernel(components, width).float()
+    means = (factors.unsqueeze(-1) * torch.linspace(0.0, highest, components)).clamp_min(1e-3)
+    scales = (factors * highest / (2 * components)).unsqueeze(-1)
     return set_values(
-        kernel,
-        mixture_weights=torch.full((components,), 1 / components, dtype=torch.float32),
-        mixture_means=means[:, None, None].expand(-1, 1, width),
-        mixture_scales=torch.full((components, 1, width), highest / (2 * components), dtype=torch.float32),
+        SpectralMixtureKernel(components, width, batch_shape=factors.shape).float(),
+        mixture_weights=torch.full((components,), 1 / components),
+        mixture_means=means[..., None, None],
+        mixture_scales=scales[..., None, None],
     )

@@ -38,7 +38,7 @@ class ExactProcess:
             raise ValueError("these tasks do not say what they were drawn from (Tasks.origin)")
         x, y, mask = Context.of(tasks.support)
         context = Context(x.double(), y.double(), mask)
-        posterior = conditioned(true_covariance(tasks.origin, context.x).unsqueeze(1), context, self.noise**2)
+        posterior = conditioned(true_covariance(tasks.origin, context.x)[None, :, None], context, self.noise**2)
         return _ExactPosterior(self.noise**2, tasks.origin, context.x, posterior, context.mask.sum(1))
 
 
@@ -51,17 +51,17 @@ class _ExactPosterior(FunctionPosterior):
     n_context: Tensor
 
     def moments(self, query: Tensor) -> Moments:
-        cross = true_covariance(self.origin, self.x, query.double()).unsqueeze(1)
+        cross = true_covariance(self.origin, self.x, query.double())[None, :, None]
         return observed(self.posterior, Queries(cross, cross.new_ones(())), self.noise)  # the kernels have variance 1
 
 
 def conditioned(gram: Tensor, context: Context, noise: float | Tensor) -> GramPosterior:
-    """The posterior of K latents that share a kernel (T, 1, S, S); `noise` is a variance."""
+    """The posterior of K latents that share each of M kernels, (M, T, 1, S, S); `noise` is a variance."""
     sites = regression_sites(context.y.mT, context.mask, noise)
     return GramPrior(gram, gram.new_zeros(())).condition(sites)
 
 
 def observed(posterior: GramPosterior, queries: Queries, noise: float | Tensor) -> Moments:
-    """Moments of noisy targets, (1, T, Q, K)."""
+    """Moments of noisy targets, (M, T, Q, K)."""
     mean, variance = posterior.query(*queries)
-    return Moments(mean.mT.unsqueeze(0), (variance + noise).sqrt().mT.unsqueeze(0))
+    return Moments(mean.mT, (variance + noise).sqrt().mT)

@@ -99,6 +99,6 @@ class LatentNP(RegressionLearner):
 
     def _joint(self, z: Tensor, rows: Context) -> Tensor:
         """Log density (M, T) of all rows of each task given draws (M, T, Z)."""
-        mean, deviation = self.answer(z, rows.x)
-        density = Normal(mean, deviation, validate_args=False).log_prob(rows.y).sum(-1)  # (M, T, N)
+        found = self.answer(z, rows.x)
+        density = Normal(found.mean, found.deviation, validate_args=False).log_prob(rows.y).sum(-1)  # (M, T, N)
         return density.masked_fill(~rows.mask, 0.0).sum(-1)
