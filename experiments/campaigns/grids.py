@@ -59,6 +59,12 @@ EMBEDDING_LEARNERS = tuple(name for name in LEARNER_NAMES if name != "relationne
 _BACKBONE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"abml": {"n_filters": 32}, "relationnet": {"n_poolings": 2}}
 """Of Conv4, where the papers compare a learner on another than the usual one."""
 
+_OF_CHARACTERS: Mapping[str, Mapping[str, Any]] = {"maml": {"inner_steps": 1, "inner_rate": 0.1}}
+"""Options on Omniglot, as in the code of the papers' tables."""
+
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {"bayesian_maml": ("chaser", {"objective": "chaser"})}
+"""Other forms of learners that have a row of their own in the papers' tables, and their names there."""
+
 _SLOW_KERNELS = (*MEAN_FIELD, "dkt")  # kernel parameters at the rate of the logistic-softmax paper
 
 
@@ -134,6 +140,8 @@ def image_cell(
     long, options = mean_field_exceptions(exceptions, learner, shots, changed.get("temperature", 0.2) < 1)
     if transfer and learner == "cdkt_pl" and chosen != "recommended":
         options["prediction_prior_mean"] = -5.0
+    if data.startswith("omniglot"):
+        options |= _OF_CHARACTERS.get(learner, {})
     options |= changed
     episodes = LONG_BUDGETS[budget] if long else budget_episodes(budget, shots)
     paper = "logistic-softmax" if learner in _SLOW_KERNELS else "one-vs-each"

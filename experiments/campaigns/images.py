@@ -18,6 +18,7 @@ from experiments.campaigns.grids import (
     MEAN_FIELD,
     SAMPLED_TASKS,
     TEMPERATURE_ONE,
+    VARIANTS,
     check_grid,
     image_cell,
 )
@@ -73,8 +74,8 @@ class ImageCampaign:
     def cells(self, settings: ImageCampaignConfig, precision: str | None = None) -> list[FewShotCell]:
         """The grid in the order in which it is run: every learner with the first kernel, then the other kernels.
 
-        On the benchmarks of Ke et al. (2023) their learners come at temperature 1 and as recommended here, too, with
-        the first kernel. In the first of the settings' precisions or a given one.
+        With the first kernel come `VARIANTS`, and on the benchmarks of Ke et al. (2023) their learners at temperature 1
+        and as recommended here. In the first of the settings' precisions or a given one.
         """
 
         common = {"budget": settings.budget, "precision": precision or settings.precisions[0]}
@@ -87,13 +88,15 @@ class ImageCampaign:
             if place == 0 or learner in GP_LEARNER_NAMES
         ]
         others: list[dict[str, Any]] = [{"change": ("temperature 1", TEMPERATURE_ONE)}, {"preset": "recommended"}]
+        variants = [(learner, {"change": change}) for learner, change in VARIANTS.items()]
+        if self.exceptions is not None:
+            variants += [(learner, options) for options in others for learner in MEAN_FIELD]
         beside = [
             self.cell(learner, kernel=settings.kernels[0], shots=shots, seed=seed, **common, **options)
             for seed in settings.seeds
             for shots in settings.shots
-            for options in others
-            for learner in settings.learners
-            if self.exceptions is not None and learner in MEAN_FIELD
+            for learner, options in variants
+            if learner in settings.learners
         ]
         return grid + beside
 
