@@ -98,6 +98,7 @@ def make_learner(
     if name in LEARNERS:
         kind: Any = LEARNERS[name]
         options = config["options"] = {**kind.presets.get(preset, {}), **options}
+        check_call_options(f"learner {name!r}", kind, options, ("backbone", *shared))
         try:
             if issubclass(kind, EmbeddingLearner):
                 learner = kind(backbone, **shared, **options)
@@ -105,10 +106,7 @@ def make_learner(
                 learner = kind(backbone, precision=precision, **options)
             else:
                 raise ValueError(f"learner {name!r} passes every task by itself: leave tasks_per_pass at 1")
-        except (TypeError, ValueError) as error:
-            check_call_options(f"learner {name!r}", kind, options, ("backbone", *shared))  # says what is wrong with one
-            if isinstance(error, ValueError):
-                raise
+        except TypeError as error:  # of a class that hands options on
             raise ValueError(f"learner {name!r} does not take these options: {error}") from None
         if package := LEARNERS.package(name):
             config["package"] = package
