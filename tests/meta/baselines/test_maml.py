@@ -166,8 +166,28 @@ def test_presets() -> None:
         ({"shots": 2}, "learner 'maml' has no option 'shots'; options: inner_steps, "),
         ({"inner_rat": 2}, r"no option 'inner_rat' \(did you mean 'inner_rate'"),
         ({"inner_steps": 1.5}, "inner_steps must be a whole number, got 1.5"),
+        ({"first_order": "no"}, "first_order must be true or false, got 'no'"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_learner("maml", make_backbone("identity", (3,)), **options)
+
+
+def test_recurrent_backbones_and_those_without_weights_are_refused() -> None:
+    with pytest.raises(ValueError, match="does not know the recurrent layers of backbone 'lstm'"):
+        make_learner("maml", make_backbone("lstm", (5, 2)))
+    around = tasks(4)
+    with pytest.raises(ValueError, match="no weights to adapt: take another backbone, or the option way"):
+        make_learner("maml", make_backbone("identity", (4,))).condition(around.support_x, around.support_y)
+
+
+def test_images_of_another_size_or_of_bytes_are_refused() -> None:
+    model, around = learner("conv4"), tasks(1, 16, 16)
+    posterior = model.condition(around.support_x, around.support_y)
+    with pytest.raises(ValueError, match=r"like the support, images of 1 channel 16x16 .*, got images .* 20x16"):
+        posterior.predict(torch.zeros(2, 3, 1, 20, 16, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"like the support, .* in torch.float64, got .* in torch.uint8"):
+        posterior.predict(torch.zeros(2, 3, 1, 16, 16, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"expected floating-point inputs, got torch.uint8: pixels"):
+        model.condition(around.support_x.to(torch.uint8), around.support_y)

@@ -30,7 +30,7 @@ from sureshot.meta.gradient.batch_statistics import counting, with_batch_statist
 from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_way
 from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, over_draws, seeded
 from sureshot.meta.tasks import TaskRows, Tasks
-from sureshot.networks.backbones.base import Backbone
+from sureshot.networks.backbones.base import Backbone, describe
 from sureshot.networks.backbones.initialisation import dense, he_normal
 from sureshot.networks.precision import Precision, check_precision
 from sureshot.ranges import check_counts
@@ -61,7 +61,8 @@ class Rows(NamedTuple):
         y, present = rows.y, rows.class_mask
         if present is None:
             present = torch.ones(len(y), rows.n_classes, dtype=torch.bool, device=y.device)
-        return cls(rows.without_padding(), y, rows.real.to(rows.x.dtype), present)
+        dtype = torch.promote_types(rows.x.dtype, torch.float32)  # what is no number for a network, that refuses
+        return cls(rows.without_padding(), y, rows.real.to(dtype), present)
 
     def surprise(self, logits: Tensor) -> Tensor:
         """Minus log probability of the labels, (..., N), by logits (..., N, C); of one task."""
@@ -93,6 +94,10 @@ class AdaptedPosterior(TaskPosterior):
     def _logits(self, query: Tensor) -> Tensor:
         """(T, M, Q, C)."""
         check_query(query, len(self.support.y))
+        known = self.support.x
+        if query.shape[2:] != known.shape[2:] or query.dtype != known.dtype:
+            like, came = (f"{describe(tuple(part.shape[2:]))} in {part.dtype}" for part in (known, query))
+            raise ValueError(f"query_x must be like the support, {like}, got {came}")
         draws = next(iter(self.networks.values())).shape[1]
         rows = draws * (query.shape[1] + self.support.y.shape[1])
         own = copy.deepcopy(self.learner)  # a pass puts its parameters into the modules, and threads may ask at once
@@ -128,6 +133,11 @@ class GradientLearner(ClassLearner):
         if query_statistics not in get_args(QueryStatistics):
             raise ValueError(f"query_statistics must be 'support' or 'query', got {query_statistics!r}")
         check_counts(2, way=way)
+        if any(isinstance(part, nn.RNNBase) for part in backbone.modules()):
+            raise ValueError(
+                f"{self.name} adapts its network by torch.func, which does not know the recurrent layers of backbone "
+                f"{backbone.config['name']!r}: take another one, or bayesian_maml, which adapts a last layer"
+            )
         self.backbone: nn.Module = with_batch_statistics(backbone)
         self.n_features = backbone.n_features
         self.descent, self.descent_in_use = descent, descent_in_use
@@ -164,7 +174,10 @@ class GradientLearner(ClassLearner):
         found = {f"backbone.{name}": value for name, value in self.backbone.named_parameters()}
         if self.way is not None:
             return found | {"matrix": self.last.weight, "vector": self.last.bias}
-        zeros = next(self.parameters()).new_zeros(n_classes, self.n_features + 1)
+        some = next(self.parameters(), None)
+        if some is None:
+            raise ValueError(f"{self.name} has no weights to adapt: take another backbone, or the option way")
+        zeros = some.new_zeros(n_classes, self.n_features + 1)
         return found | {"matrix": zeros[:, 1:], "vector": zeros[:, 0]}
 
     def logits(self, network: Parameters, x: Tensor, weight: Tensor) -> Tensor:
