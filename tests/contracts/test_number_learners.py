@@ -290,6 +290,8 @@ def test_wrong_shapes_and_numbers_are_refused(case: Case) -> None:
         posterior.moments(tasks.query_x[:2])
     with pytest.raises(ValueError, match="query must be"):
         posterior.moments(tasks.query_x[0])
+    with pytest.raises(ValueError, match="query has NaN or infinite numbers in 4 rows"):
+        posterior.moments(torch.full_like(tasks.query_x[:, :1], torch.nan))
     with pytest.raises(ValueError, match="y must be"):
         posterior.log_density(tasks.query_x, tasks.query_y[:, :2])
     with pytest.raises(ValueError, match="query_y has NaN"):

@@ -183,4 +183,5 @@ class _LearnerPosterior(FunctionPosterior):
         n_tasks, width = len(self.n_context), self.learner.input_width
         if query.dim() != 3 or len(query) != n_tasks or query.shape[-1] != width:
             raise ValueError(f"query must be ({n_tasks}, rows, {width}), got {tuple(query.shape)}")
+        require_finite("query", query, None)
         return self.learner.answer(self.encoded, query)
