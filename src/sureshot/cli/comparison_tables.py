@@ -86,8 +86,8 @@ def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> Table:
         notes.append(f"Out-of-episode detection: {detection_note(first.out_of_episode)}")
     if first.time is not None:
         notes.append(
-            f"Times: median to adapt to a task and predict its {first.time.queries} queries, embeddings given, "
-            f"{first.time.device}, {first.time.threads} thread(s)."
+            f"Times: median to adapt to a task and predict its {first.time.queries} queries, given embeddings, or "
+            f"inputs where a learner adapts its network, {first.time.device}, {first.time.threads} thread(s)."
         )
     return Table(
         tuple(column for column, _ in columns),
