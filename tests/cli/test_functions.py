@@ -103,3 +103,18 @@ def test_learners_of_other_functions_are_not_compared(run: Run, trained: Path, t
     assert found.exit_code == 1
     assert "trained on different functions" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_a_table_that_has_changed_since_the_training_is_refused(run: Run, tmp_path: Path) -> None:
+    """Groups are shared out anew, so that some of the training would be tested on."""
+    rows = [f"{group},{x},{group + x}" for group in range(6) for x in range(4)]
+    table, settings = tmp_path / "grown.csv", tmp_path / "small.toml"
+    table.write_text("\n".join(["who,x,y", *rows]))
+    named = f'name = "groups"\noptions = {{ path = "{table}", group = "who", target = "y" }}'
+    settings.write_text(SETTINGS.replace('name = "functions"\noptions = { family = "mixture" }', named))
+    assert run("meta-train", settings, "-o", tmp_path / "run").exit_code == 0
+    assert run("meta-evaluate", tmp_path / "run", "--tasks", 2).exit_code == 0
+    table.write_text("\n".join(["who,x,y", *rows, "6,0,1", "6,1,2"]))
+    found = run("meta-evaluate", tmp_path / "run", "--tasks", 2)
+    assert found.exit_code == 1
+    assert "was trained on other functions than y of each who in grown.csv" in found.stderr

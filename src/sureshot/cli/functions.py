@@ -40,6 +40,13 @@ def score_numbers(
     from sureshot.meta.functions import load_functions
 
     data = load_functions(settings[0]["name"], asked.data, **settings[0]["options"])
+    for checkpoint in checkpoints.values():
+        if checkpoint.artifact.header.get("rows", data.train.identity) != data.train.identity:
+            raise ValueError(
+                f"{checkpoint.path} was trained on other functions than {data.description}: its table or images have "
+                "changed, so that those of its training may be among those to test on, or Python gave it functions of "
+                "its own; give the data as they were, or score it by sureshot.meta.evaluation.evaluate_functions"
+            )
     console.note(f"{asked.split} functions: {data.description}")
     source = data.test if asked.split == "test" else data.val
     learners = {name: one.build_process() for name, one in checkpoints.items()}
