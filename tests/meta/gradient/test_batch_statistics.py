@@ -63,3 +63,27 @@ def test_tasks_have_statistics_of_their_own() -> None:
 def test_normalisation_without_weights_is_refused() -> None:
     with pytest.raises(ValueError, match="without weight and bias cannot be adapted"):
         with_batch_statistics(nn.Sequential(nn.BatchNorm1d(3, affine=False)))
+
+
+class Activated(nn.BatchNorm2d):
+    """As timm's, with an activation inside."""
+
+    def __init__(self, width: int, **inside: nn.Module) -> None:
+        super().__init__(width)
+        for name, module in inside.items():
+            self.add_module(name, module)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = super().forward(x)
+        for module in self.children():
+            found = module(found)
+        return found
+
+
+def test_what_layers_of_timm_do_after_the_normalisation_stays() -> None:
+    x, layer = rows(6, 4, 3, 3), Activated(4, drop=nn.Identity(), act=nn.ReLU(inplace=True)).double()
+    found = with_batch_statistics(nn.Sequential(layer))
+    torch.testing.assert_close(found(x), layer(x), rtol=1e-10, atol=1e-10)
+    assert not found(x).lt(0).any()
+    with pytest.raises(ValueError, match="Activated normalises in a way of its own"):
+        with_batch_statistics(nn.Sequential(Activated(4, act=nn.ReLU())))

@@ -25,6 +25,11 @@ class BatchStatistics(nn.Module):
         super().__init__()
         if like.weight is None:
             raise ValueError("batch normalisation without weight and bias cannot be adapted: give it both (affine)")
+        after = dict(like.named_children())
+        own = type(like).forward is not _BatchNorm.forward and not isinstance(like, nn.SyncBatchNorm)
+        if own and list(after) != ["drop", "act"]:  # what follows the normalisation in layers of timm
+            raise ValueError(f"{type(like).__name__} normalises in a way of its own and cannot be adapted")
+        self.after = nn.Sequential(*after.values())
         self.weight = nn.Parameter(like.weight.detach().clone())
         self.bias = nn.Parameter(like.bias.detach().clone())
         self.eps = like.eps
@@ -35,7 +40,8 @@ class BatchStatistics(nn.Module):
         wide = (-1, *[1] * (x.dim() - 2))
         centred = x - self._mean(x).view(wide)
         scale = (self._mean(centred.square()) + self.eps).rsqrt() * self.weight
-        return centred * scale.view(wide) + self.bias.view(wide)
+        found: Tensor = self.after(centred * scale.view(wide) + self.bias.view(wide))
+        return found
 
     def _mean(self, x: Tensor) -> Tensor:
         of_rows = x.flatten(2).mean(-1) if x.dim() > 2 else x
