@@ -4,8 +4,10 @@ The loss of a task is the cross-entropy of its queries after the inner steps. It
 steps (second order); with ``first_order`` their gradients are constants of it.
 
 The preset ``paper`` is what the tables of the Gaussian-process papers quote (Chen et al. 2019 and its code): five steps
-of 0.01, a last layer of five learnt rows, queries with batch statistics of their own. By default the last layer starts
-at zero, the rate is larger, as such a layer has further to go, and queries are answered one by one (`GradientLearner`).
+of 0.01, a last layer of five learnt rows, queries with batch statistics of their own. That code takes four tasks a step
+of the optimiser; on Omniglot it takes 32, and one inner step of 0.1 (options ``inner_steps`` and ``inner_rate``). By
+default the last layer starts at zero, the rate is larger, as such a layer has further to go, and queries are answered
+one by one (`GradientLearner`).
 
 References: Finn, Abbeel and Levine (2017), Model-agnostic meta-learning for fast adaptation of deep networks; Chen et
 al. (2019), A closer look at few-shot classification.
