@@ -182,6 +182,16 @@ def test_recurrent_backbones_and_those_without_weights_are_refused() -> None:
         make_learner("maml", make_backbone("identity", (4,))).condition(around.support_x, around.support_y)
 
 
+def test_answers_that_are_not_finite_are_told_as_a_diverged_loop() -> None:
+    model, around = learner("mlp"), tasks(4)
+    query = torch.cat([around.query_x[:1], torch.full_like(around.query_x[1:], 1e308)])
+    said = r"inner loop of maml diverged: after the last step the answers to the queries of task 1 .* \(of 1 of 2 tasks"
+    with pytest.raises(ValueError, match=said):
+        model.condition(around.support_x, around.support_y).predict(query)
+    with pytest.raises(ValueError, match=said):
+        model(replace(around, query_x=query))
+
+
 def test_images_of_another_size_or_of_bytes_are_refused() -> None:
     model, around = learner("conv4"), tasks(1, 16, 16)
     posterior = model.condition(around.support_x, around.support_y)

@@ -80,11 +80,24 @@ def check_steps(
     if not bool(broken.any()):
         return
     step = int(broken.any(0).nonzero()[0])
-    tasks = broken[:, step].nonzero().flatten().tolist()
-    raise ValueError(
-        f"the inner loop of {who} diverged: at step {step + 1} of {sizes.shape[1]} the loss of task {tasks[0]} or its "
-        f"gradient is not finite (of {len(tasks)} of {len(sizes)} tasks): lower inner_rate, or scale the inputs to "
-        "about 1"
+    raise _diverged(who, broken[:, step], f"at step {step + 1} of {sizes.shape[1]} the loss of {{}} or its gradient is")
+
+
+def check_answers(
+    answers: Tensor,  # (T, ...)
+    who: str,
+) -> None:
+    """ValueError for what the adapted networks answer, or its loss, where it is not finite for a task."""
+    broken = ~torch.isfinite(answers.detach()).flatten(1).all(1)
+    if bool(broken.any()):
+        raise _diverged(who, broken, "after the last step the answers to the queries of {} are")
+
+
+def _diverged(who: str, broken: Tensor, what: str) -> ValueError:
+    tasks = broken.nonzero().flatten().tolist()
+    return ValueError(
+        f"the inner loop of {who} diverged: {what.format(f'task {tasks[0]}')} not finite (of {len(tasks)} of "
+        f"{len(broken)} tasks): lower inner_rate, or scale the inputs to about 1"
     )
 
 

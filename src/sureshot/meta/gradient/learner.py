@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
-from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_way
+from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_answers, check_way
 from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, over_draws, seeded
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone, describe
@@ -104,6 +104,7 @@ class AdaptedPosterior(TaskPosterior):
         with torch.no_grad():
             of_tasks = vmap(own.query_logits, chunk_size=tasks_at_once(rows, query.device))
             logits: Tensor = of_tasks(self.networks, self.support, query, query.new_ones(query.shape[:2]))
+        check_answers(logits, own.name)
         absent = ~self.support.present[:, None, None, :]
         return logits.masked_fill(absent, -torch.inf) if bool(absent.any()) else logits
 
@@ -207,7 +208,9 @@ class GradientLearner(ClassLearner):
             return queries.mean(surprise).mean() + self.penalty(start, parameters, inner=False)
 
         adapted = self._adapted(start, support, noise, self.descent)
-        return vmap(one)(adapted, support, queries)
+        losses: Tensor = vmap(one)(adapted, support, queries)
+        check_answers(losses.unsqueeze(1), self.name)
+        return losses
 
     def condition_inputs(self, support: TaskRows, generator: torch.Generator) -> AdaptedPosterior:
         own = copy.deepcopy(self)
