@@ -57,7 +57,7 @@ class DKTRegression(RegressionLearner):
         hidden: Sequence[int] = (64, 64),  # widths of the network's layers; none for a process on the inputs themselves
         n_features: int | None = None,  # of the network; as many as inputs by default
         objective: Literal["marginal", "predictive"] = "marginal",
-        lengthscale: float | None = None,  # initial, of kernels that have one; the root of their width by default
+        lengthscale: float | None = None,  # initial, of kernels that have one; `natural_lengthscale` by default
         components: int = 4,  # of the spectral mixture
         highest_frequency: float = 2.0,  # initial, of the spectral mixture
         noise: float = 0.1,  # initial standard deviation
