@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -84,8 +84,6 @@ class BayesianMAML(EmbeddingLearner):
         tasks_per_pass: int = 1,
     ) -> None:
         super().__init__(backbone, precision, tasks_per_pass)
-        if objective not in get_args(Objective):
-            raise ValueError(f"objective must be 'predictive' or 'chaser', got {objective!r}")
         in_use = (5 if objective == "chaser" else 1) if inner_steps_prediction is None else inner_steps_prediction
         check_counts(2, particles=particles, way=way)
         check_counts(1, inner_steps=inner_steps, inner_steps_prediction=in_use, leader_steps=leader_steps)

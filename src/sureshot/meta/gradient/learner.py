@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -131,8 +131,6 @@ class GradientLearner(ClassLearner):
     ) -> None:
         super().__init__()
         check_precision(precision)
-        if query_statistics not in get_args(QueryStatistics):
-            raise ValueError(f"query_statistics must be 'support' or 'query', got {query_statistics!r}")
         check_counts(2, way=way)
         if any(isinstance(part, nn.RNNBase) for part in backbone.modules()):
             raise ValueError(

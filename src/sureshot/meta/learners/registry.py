@@ -99,13 +99,12 @@ def make_learner(
         kind: Any = LEARNERS[name]
         options = config["options"] = {**kind.presets.get(preset, {}), **options}
         check_call_options(f"learner {name!r}", kind, options, ("backbone", *shared))
-        try:
-            if issubclass(kind, EmbeddingLearner):
-                learner = kind(backbone, **shared, **options)
-            elif tasks_per_pass == 1:
-                learner = kind(backbone, precision=precision, **options)
-            else:
+        if not issubclass(kind, EmbeddingLearner):
+            del shared["tasks_per_pass"]
+            if tasks_per_pass != 1:
                 raise ValueError(f"learner {name!r} passes every task by itself: leave tasks_per_pass at 1")
+        try:
+            learner = kind(backbone, **shared, **options)
         except TypeError as error:  # of a class that hands options on
             raise ValueError(f"learner {name!r} does not take these options: {error}") from None
         if package := LEARNERS.package(name):
