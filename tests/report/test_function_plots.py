@@ -43,9 +43,7 @@ def test_bands_are_of_two_deviations(end: float | None) -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pixels_that_were_not_seen_have_a_colour_of_their_own(channels: int) -> None:
     values = [255] * 4 * channels
-    image = CompletedImage(
-        size=1, shape=[2, 2, channels], known=[1, 0, 0, 0], mean=values, deviation=values, context=values, truth=values
-    )
+    image = CompletedImage(size=1, shape=[2, 2, channels], known=[1, 0, 0, 0], mean=values, context=values)
     figure = draw_completed({"cnp": [image, image]})
     assert len(figure.axes) == 4
     seen, _, answered, _ = (axes.images[0].get_array() for axes in figure.axes)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import torch
+from torch import Tensor
 
 from sureshot.meta.functions.images import Images
 from sureshot.meta.functions.source import FunctionSource, with_context
@@ -41,9 +42,7 @@ class CompletedImage(TypedDict):
     shape: Sequence[int]  # height, width, channels
     known: list[int]  # 1 for a pixel that was seen, (height * width)
     mean: list[int]
-    deviation: list[int]
     context: list[int]
-    truth: list[int]
 
 
 def bands(
@@ -63,18 +62,17 @@ def bands(
         tasks = with_context(drawn, size)
         known = tasks.support.real
         mean, deviation = method.adapt(tasks).predict(x)
-        parts = (x, mean, deviation, tasks.support_x[known], tasks.support_y[known])
-        rows = [[round(value, 4) for value in part.flatten().tolist()] for part in parts]
-        band: Band = {
-            "context": size,
-            "trained_to": None if source.inputs is None else source.inputs[1],
-            "x": rows[0],
-            "mean": rows[1],
-            "deviation": rows[2],
-            "context_x": rows[3],
-            "context_y": rows[4],
-        }
-        found.append(band)
+        found.append(
+            Band(
+                context=size,
+                trained_to=source.inputs and source.inputs[1],
+                x=_rounded(x),
+                mean=_rounded(mean),
+                deviation=_rounded(deviation),
+                context_x=_rounded(tasks.support_x[known]),
+                context_y=_rounded(tasks.support_y[known]),
+            )
+        )
     return found
 
 
@@ -91,17 +89,15 @@ def completed_images(
         known = torch.zeros(len(order), dtype=torch.bool)
         known[:size] = True
         x, y = (part.float().masked_fill(~known[None, :, None], 0.0) for part in (rows.x, rows.y))
-        mean, deviation = method.adapt(Tasks(x, y, x[:, :0], y[:, :0], 0, known.unsqueeze(0))).predict(places)
-        parts = (mean, deviation, y[:, order], rows.y[:, order])
-        values = [(part.clamp(0, 1) * 255).round().int().flatten().tolist() for part in parts]
-        image: CompletedImage = {
-            "size": size,
-            "shape": shape,
-            "known": known[order].int().tolist(),
-            "mean": values[0],
-            "deviation": values[1],
-            "context": values[2],
-            "truth": values[3],
-        }
-        found.append(image)
+        mean, _ = method.adapt(Tasks(x, y, x[:, :0], y[:, :0], 0, known.unsqueeze(0))).predict(places)
+        seen = known[order].int().tolist()
+        found.append(CompletedImage(size=size, shape=shape, known=seen, mean=_bytes(mean), context=_bytes(y[:, order])))
     return found
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 4) for value in values.flatten().tolist()]
+
+
+def _bytes(intensities: Tensor) -> list[int]:
+    return (intensities.clamp(0, 1) * 255).round().int().flatten().tolist()
