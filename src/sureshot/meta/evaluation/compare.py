@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -74,10 +75,7 @@ def compare(
     **options: Any,  # of `evaluate`, the same for all
 ) -> Comparison:
     """Evaluate several learners on the same tasks."""
-
-    def one(learner: ClassLearner, progress: Progress | None) -> Evaluation:
-        return evaluate(learner, data, protocol, progress=progress, **options)
-
+    one = partial(evaluate, data=data, protocol=protocol, **options)
     return Comparison(*evaluate_each(learners, reference, progress, one))
 
 
@@ -85,7 +83,7 @@ def evaluate_each(
     learners: Mapping[str, L],
     reference: str | None,
     progress: Progress | None,
-    evaluated: Callable[[L, Progress | None], E],
+    evaluated: Callable[..., E],  # of a learner, and with its progress
 ) -> tuple[Mapping[str, E], str]:
     """The evaluation of each learner by its name, and the reference's name; errors name the learner."""
     if not learners:
@@ -96,7 +94,7 @@ def evaluate_each(
     found = {}
     for name, learner in learners.items():
         try:
-            found[name] = evaluated(learner, None if progress is None else within(progress, name, 0.0, 1.0))
+            found[name] = evaluated(learner, progress=progress and within(progress, name, 0.0, 1.0))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     return MappingProxyType(found), chosen

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,10 +108,7 @@ def compare_functions(
     **options: Any,  # of `evaluate_functions`, the same for all
 ) -> FunctionComparison:
     """Evaluate several methods on the same tasks."""
-
-    def one(method: AdaptsToFunctions, progress: Progress | None) -> FunctionEvaluation:
-        return evaluate_functions(method, source, progress=progress, **options)
-
+    one = partial(evaluate_functions, source=source, **options)
     return FunctionComparison(*evaluate_each(methods, reference, progress, one))
 
 
