@@ -330,7 +330,7 @@ def test_names_that_are_taken_are_refused_with_both_places(site: Path) -> None:
     with pytest.warns(UserWarning, match=message):
         assert "waves" in BACKBONES
     assert make_backbone("waves", (2,)).n_features == 4  # and is told once
-    problems = {offer.name: offer.problem for offer in BACKBONES.offers()}
+    problems = {offer["name"]: offer["problem"] for offer in BACKBONES.offers()}
     assert problems == {"conv4": "the name is taken by sureshot.networks.backbones.conv4.Conv4", "waves": None}
     install(site, "waves-parts", "1.2", OFFERED, {})
     both = r"two packages offer the backbone 'waves', .*waves-parts 1.2 \(waves_parts:Waves\).*: uninstall one"

@@ -13,16 +13,15 @@ can be named where it is missing.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
 from shlex import quote
 from typing import Any, Generic, TypeVar
 
+from sureshot.data.checks import near
 from sureshot.warned import warn
 
 Part = TypeVar("Part", bound=Callable[..., Any])
@@ -37,17 +36,6 @@ _GROUPS = {
 
 _log = logging.getLogger(__name__)
 _warn_once = cache(warn)
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A part that an installed package offers."""
-
-    kind: str
-    name: str
-    package: str  # its name and version
-    place: str  # module:attribute
-    problem: str | None = None  # why it cannot be used
 
 
 def offered_names(kind: str) -> list[str]:
@@ -111,8 +99,10 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a part of that name; whether its package works is told by asking for it."""
-        if not isinstance(name, str) or name in self._taken:
-            return isinstance(name, str) and name in self.ours
+        if not isinstance(name, str):
+            return False
+        if name in self._taken:
+            return name in self.ours
         return name in self._registered or name in self._entries()
 
     def require(self, name: str, package: Any = None) -> None:
@@ -137,10 +127,8 @@ class Registry(Mapping[str, Part], Generic[Part]):
             return f": it is of {was}, {there}: python -m pip install {quote(was.replace(' ', '=='))}"
         if "module" in stated:
             return f": the module {stated['module']!r} had registered it: import that, or register it, first"
-        names = list(dict.fromkeys([*self._taken, *self]))
-        close = difflib.get_close_matches(str(name).lower(), names, n=3)
-        hint = f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
-        return f"{hint}; choose one of {', '.join(names)}"
+        names = dict.fromkeys([*self._taken, *self])
+        return f"{near(str(name), names)}; choose one of {', '.join(names)}"
 
     def package(self, name: str) -> dict[str, str]:
         """What a file records of where a part is from: ``name`` and ``version`` of its package; nothing of ours.
@@ -155,12 +143,17 @@ class Registry(Mapping[str, Part], Generic[Part]):
         found = packages_distributions().get(module.partition(".")[0], [])
         return {"name": found[0], "version": version(found[0])} if found else {"module": module}
 
-    def offers(self) -> list[Offer]:
-        """All that installed packages offer, each imported to see whether it can be used."""
+    def offers(self) -> list[dict[str, str | None]]:
+        """All that installed packages offer, each imported to see whether it can be used; if not, with the problem."""
         return [
-            Offer(self.kind, name, " ".join(_package(entry).values()), entry.value, self._problem(name))
-            for name, among in sorted(self._entries(all_of_them=True).items())
-            for entry in among
+            {
+                "kind": self.kind,
+                "name": entry.name,
+                "package": " ".join(_package(entry).values()),
+                "place": entry.value,
+                "problem": self._problem(entry.name),
+            }
+            for entry in sorted(entry_points(group=_GROUPS[self.kind]), key=lambda entry: entry.name)
         ]
 
     def _problem(self, name: str) -> str | None:
@@ -180,15 +173,14 @@ class Registry(Mapping[str, Part], Generic[Part]):
             return _place(self._registered[name])
         return next((_told(entry) for entry in self._entries().get(name, [])), None)
 
-    def _entries(self, all_of_them: bool = False) -> dict[str, list[EntryPoint]]:
-        """Entry points by name; of names that are taken only if asked for, else told once."""
+    def _entries(self) -> dict[str, list[EntryPoint]]:
+        """Entry points by name; those of names that are taken are left out, which is told once."""
         found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=_GROUPS[self.kind]):
-            if entry.name not in self._taken or all_of_them:
-                found.setdefault(entry.name, []).append(entry)
-            else:
-                place = self._taken[entry.name]
+            if place := self._taken.get(entry.name):
                 _warn_once(f"{_told(entry)} offers the {self.kind} {entry.name!r}, which is {place}: it is left out")
+            else:
+                found.setdefault(entry.name, []).append(entry)
         return found
 
     def _check(self, part: Any, name: str | None = None) -> None:

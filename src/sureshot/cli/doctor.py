@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from dataclasses import asdict
 from typing import Any
 
 import typer
@@ -82,7 +81,7 @@ def _plugins() -> list[dict[str, str | None]]:
     from sureshot.meta.processes import PROCESSES
     from sureshot.networks.backbones import BACKBONES
 
-    return [asdict(offer) for registry in (BACKBONES, LEARNERS, PROCESSES, DATASETS) for offer in registry.offers()]
+    return [offer for registry in (BACKBONES, LEARNERS, PROCESSES, DATASETS) for offer in registry.offers()]
 
 
 def _threads(with_torch: bool) -> dict[str, Any]:
