@@ -1,7 +1,7 @@
 """Tasks of numbers: functions to learn from a few of their values, by the names that settings call them.
 
 Options are the arguments of the class or function in the tables below; docs/neural-processes.md has them. To add
-functions, write a `FunctionSource` in a file of its own, and enter it there and in `names`.
+functions, write a `FunctionSource` in a file of its own, and enter it there and in `FUNCTION_NAMES`.
 """
 
 from __future__ import annotations

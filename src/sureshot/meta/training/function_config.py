@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sureshot.meta.functions.names import FUNCTION_NAMES
+from sureshot.meta.functions import FUNCTION_NAMES
 from sureshot.meta.protocols import FunctionProtocol
 from sureshot.meta.training.config import (
     DataConfig,
