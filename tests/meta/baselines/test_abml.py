@@ -93,8 +93,8 @@ def test_an_inner_step_descends_the_bound_by_common_draws() -> None:
 
     def loss(parameters: dict[str, Tensor], step: int, rows: Rows) -> Tensor:
         networks = model.networks(parameters, noise[step])
-        logits = torch.func.vmap(lambda network: model.logits(network, rows.x, rows.weight))(networks)
-        return rows.mean(rows.surprise(logits)).mean() + model.penalty(start, parameters, inner=True)
+        logits = torch.func.vmap(lambda network: model.logits(network, rows.x, rows.real))(networks)
+        return rows.surprise(logits) + model.penalty(start, parameters, inner=True)
 
     torch.testing.assert_close(loss(moved, 0, task), bound(moved), rtol=1e-10, atol=0)
     after = adapt(moved, loss, rows, Descent(1, rate), "ours")

@@ -64,8 +64,7 @@ class ABML(GradientLearner):
         self.draws, self.inner_weight, self.outer_weight = draws, inner_weight, outer_weight
         self.hyper_tasks = hyper_tasks
         # Without `way` the classes share the deviations of the last layer's weights.
-        weights = {f"backbone.{name}": part.data for name, part in self.backbone.named_parameters() if part.dim() > 1}
-        weights["matrix"] = torch.empty(way or 1, self.n_features, dtype=torch.float32)
+        weights = {name: part for name, part in self.network_start(way or 1).items() if part.dim() > 1}
         self._weights = tuple(weights)
         filled = (torch.full(part.shape, math.log(initial_deviation), dtype=torch.float32) for part in weights.values())
         self.log_deviations = nn.ParameterList(filled)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from sureshot.meta.baselines.heads import Head
 from sureshot.meta.baselines.logits import mean_cross_entropy
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.tasks import Tasks
 
 
@@ -25,7 +24,7 @@ class BaseClassifier(nn.Module):
         self.head = head
         self.n_classes = n_classes
         uniform = torch.rand(
-            n_classes, n_features + 1, generator=seeded(torch.device("cpu"), seed), dtype=torch.float32
+            n_classes, n_features + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float32
         )
         matrix, vector = head.initial(uniform)
         self.matrix = nn.Parameter(matrix.clone())

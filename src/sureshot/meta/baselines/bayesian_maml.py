@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from sureshot.meta.gradient.inner_loop import check_steps, check_way
 from sureshot.meta.gradient.stein import stein_direction
-from sureshot.meta.learners.base import Latents, mean_over_rows, over_draws, seeded
+from sureshot.meta.learners.base import Latents, mean_over_rows, over_draws
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
@@ -94,7 +94,7 @@ class BayesianMAML(EmbeddingLearner):
         if way is None:
             self.log_deviation = nn.Parameter(torch.tensor(math.log(initial_deviation), dtype=torch.float32))
         else:
-            drawn = he_normal(particles * way, self.n_features + 1, seeded(torch.device("cpu"), seed))
+            drawn = he_normal(particles * way, self.n_features + 1, torch.Generator().manual_seed(seed))
             self.particles = nn.Parameter(drawn.unflatten(0, (particles, way)))
 
     def task_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:

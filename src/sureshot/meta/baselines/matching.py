@@ -25,7 +25,6 @@ from torch import Tensor
 
 from sureshot.meta.baselines.full_context import QueryReader, SupportReader
 from sureshot.meta.baselines.logits import LogitsPosterior, mean_cross_entropy, only_present
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
@@ -88,7 +87,7 @@ class MatchingNet(EmbeddingLearner):
         self.scale = scale
         self.attention_steps = attention_steps
         self.seed = seed
-        generator = seeded(torch.device("cpu"), seed)
+        generator = torch.Generator().manual_seed(seed)
         self.support_reader = SupportReader(backbone.n_features, generator) if full_context else None
         self.query_reader = QueryReader(backbone.n_features, generator) if full_context else None
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sureshot.meta.baselines.prototypical import class_means
-from sureshot.meta.learners.base import Latents, mean_over_rows, seeded
+from sureshot.meta.learners.base import Latents, mean_over_rows
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
@@ -46,7 +46,7 @@ class RelationNetwork(nn.Module):
         super().__init__()
         self.map_shape = map_shape
         channels, *size = map_shape
-        generator, self.blocks = seeded(torch.device("cpu"), seed), nn.ModuleList()
+        generator, self.blocks = torch.Generator().manual_seed(seed), nn.ModuleList()
         for n_in in (2 * channels, channels):
             self.blocks.append(Conv4Block(n_in, channels, generator, pools=min(size) > 1))
             size = [side // 2 for side in size] if min(size) > 1 else size

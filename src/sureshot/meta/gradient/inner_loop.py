@@ -1,9 +1,8 @@
 """Gradient descent from a shared start to each of many tasks, all tasks at once.
 
-A task is adapted to by a few steps ``theta <- theta - rate * gradient of its loss``. `descend` says this for one task,
-with `torch.func`, and `adapt` maps it over the tasks of a batch: parameters come out with the tasks leading. What is
-made of them is differentiable in the start, through every step. The first-order variant takes the gradients of the
-inner steps for constants.
+A task is adapted to by a few steps ``theta <- theta - rate * gradient of its loss``. Parameters come out with the tasks
+leading. What is made of them is differentiable in the start, through every step. The first-order variant takes the
+gradients of the inner steps for constants.
 
 Reference: Finn, Abbeel and Levine (2017), Model-agnostic meta-learning, algorithm 2 and section 5.2.
 """
@@ -49,26 +48,21 @@ def adapt(
     at_once: int | None = None,  # tasks whose intermediate numbers are held together; all by default
 ) -> Parameters:
     """Parameters adapted to each task, tasks leading; ValueError if a loss or gradient is not finite."""
+    slope = grad_and_value(loss)
 
     def one(task: Any) -> tuple[Parameters, Tensor]:
-        return descend(start, lambda parameters, step: loss(parameters, step, task), descent)
+        """Parameters after the steps, and of every step (steps,) a number that is finite if the step is."""
+        parameters, sizes = start, []
+        for step in range(descent.steps):
+            with torch.no_grad() if descent.first_order else nullcontext():
+                gradient, reached = slope(parameters, step, task)
+            parameters = {name: value - descent.rate * gradient[name] for name, value in parameters.items()}
+            sizes.append(reached.detach() + sum(part.detach().abs().sum() for part in gradient.values()))
+        return parameters, torch.stack(sizes)
 
     found, sizes = vmap(one, chunk_size=at_once)(tasks)
     check_steps(sizes, who)
     return dict(found)
-
-
-def descend(
-    parameters: Parameters, loss: Callable[[Parameters, int], Tensor], descent: Descent
-) -> tuple[Parameters, Tensor]:
-    """Parameters after the steps on one task, and of every step (steps,) a number that is finite if the step is."""
-    slope, sizes = grad_and_value(loss), []
-    for step in range(descent.steps):
-        with torch.no_grad() if descent.first_order else nullcontext():
-            gradient, reached = slope(parameters, step)
-        parameters = {name: value - descent.rate * gradient[name] for name, value in parameters.items()}
-        sizes.append(reached.detach() + sum(part.detach().abs().sum() for part in gradient.values()))
-    return parameters, torch.stack(sizes)
 
 
 def check_steps(

@@ -28,7 +28,7 @@ from torch.func import functional_call, vmap
 
 from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
 from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_answers, check_way
-from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, over_draws, seeded
+from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, mean_over_rows, over_draws
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone, describe
 from sureshot.networks.backbones.initialisation import dense, he_normal
@@ -52,27 +52,22 @@ class Rows(NamedTuple):
 
     x: Tensor  # (T, N, ...), zero for padding
     y: Tensor  # (T, N)
-    weight: Tensor  # (T, N), 0 for padding and else 1
+    real: Tensor  # (T, N), False for padding
     present: Tensor  # (T, C)
 
     @classmethod
     def of(cls, rows: TaskRows) -> Rows:
-        """The same with zeros and weight 0 for padding."""
-        y, present = rows.y, rows.class_mask
+        """The same, with all masks."""
+        real, present = rows.real, rows.class_mask
         if present is None:
-            present = torch.ones(len(y), rows.n_classes, dtype=torch.bool, device=y.device)
-        dtype = torch.promote_types(rows.x.dtype, torch.float32)  # what is no number for a network, that refuses
-        return cls(rows.without_padding(), y, rows.real.to(dtype), present)
+            present = real.new_ones(len(real), rows.n_classes)
+        return cls(rows.without_padding(), rows.y, real, present)
 
     def surprise(self, logits: Tensor) -> Tensor:
-        """Minus log probability of the labels, (..., N), by logits (..., N, C); of one task."""
+        """Minus log probability of the labels of one task, (), averaged over rows and draws, by logits (M, N, C)."""
         log_probabilities = logits.masked_fill(~self.present, _ABSENT).log_softmax(-1)
         index = self.y.unsqueeze(-1).expand(*logits.shape[:-1], 1)
-        return -log_probabilities.gather(-1, index).squeeze(-1)
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Of (..., N) over the rows that are no padding, (...)."""
-        return (values * self.weight).sum(-1) / self.weight.sum(-1).clamp_min(1)
+        return -mean_over_rows(log_probabilities.gather(-1, index).squeeze(-1), self.real).mean()
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,8 @@ class AdaptedPosterior(TaskPosterior):
         own = copy.deepcopy(self.learner)  # a pass puts its parameters into the modules, and threads may ask at once
         with torch.no_grad():
             of_tasks = vmap(own.query_logits, chunk_size=tasks_at_once(rows, query.device))
-            logits: Tensor = of_tasks(self.networks, self.support, query, query.new_ones(query.shape[:2]))
+            real = torch.ones(query.shape[:2], dtype=torch.bool, device=query.device)
+            logits: Tensor = of_tasks(self.networks, self.support, query, real)
         check_answers(logits, own.name)
         absent = ~self.support.present[:, None, None, :]
         return logits.masked_fill(absent, -torch.inf) if bool(absent.any()) else logits
@@ -144,7 +140,7 @@ class GradientLearner(ClassLearner):
         self.transductive = query_statistics == "query"
         self.precision: Precision = precision
         if way is not None:
-            self.last = dense(he_normal(way, self.n_features, seeded(torch.device("cpu"), seed)))
+            self.last = dense(he_normal(way, self.n_features, torch.Generator().manual_seed(seed)))
 
     @property
     def network(self) -> nn.Module:
@@ -179,19 +175,20 @@ class GradientLearner(ClassLearner):
         zeros = some.new_zeros(n_classes, self.n_features + 1)
         return found | {"matrix": zeros[:, 1:], "vector": zeros[:, 0]}
 
-    def logits(self, network: Parameters, x: Tensor, weight: Tensor) -> Tensor:
-        """Of one task's rows (N, ...) by one network, (N, C); rows of weight 0 do not count in batch statistics."""
+    def logits(self, network: Parameters, x: Tensor, counts: Tensor) -> Tensor:
+        """Of one task's rows (N, ...) by one network, (N, C); `counts` (N,) says which do in batch statistics."""
         inner = {name.removeprefix("backbone."): part for name, part in network.items() if name.startswith("backbone.")}
         rough = torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
-        with counting(self.backbone, weight), rough:
+        share = counts.to(torch.promote_types(x.dtype, torch.float32))  # of inputs a network refuses, it says why
+        with counting(self.backbone, share), rough:
             features: Tensor = functional_call(self.backbone, inner, (x,))
         return features.to(x.dtype) @ network["matrix"].mT + network["vector"]
 
-    def query_logits(self, networks: Parameters, support: Rows, query: Tensor, weight: Tensor) -> Tensor:
-        """Of one task's queries (Q, ...) of these weights (Q,) by its networks, (M, Q, C)."""
+    def query_logits(self, networks: Parameters, support: Rows, query: Tensor, real: Tensor) -> Tensor:
+        """Of one task's queries (Q, ...), of which some are `real` (Q,), by its networks, (M, Q, C)."""
         if self.transductive:
-            return vmap(lambda network: self.logits(network, query, weight))(networks)
-        both, counts = torch.cat([support.x, query]), torch.cat([support.weight, torch.zeros_like(weight)])
+            return vmap(lambda network: self.logits(network, query, real))(networks)
+        both, counts = torch.cat([support.x, query]), torch.cat([support.real, torch.zeros_like(real)])
         return vmap(lambda network: self.logits(network, both, counts)[len(support.y) :])(networks)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
@@ -202,8 +199,8 @@ class GradientLearner(ClassLearner):
 
         def one(parameters: Parameters, support: Rows, queries: Rows) -> Tensor:
             networks = self.networks(parameters, noise[-1])
-            surprise = queries.surprise(self.query_logits(networks, support, queries.x, queries.weight))
-            return queries.mean(surprise).mean() + self.penalty(start, parameters, inner=False)
+            logits = self.query_logits(networks, support, queries.x, queries.real)
+            return queries.surprise(logits) + self.penalty(start, parameters, inner=False)
 
         adapted = self._adapted(start, support, noise, self.descent)
         losses: Tensor = vmap(one)(adapted, support, queries)
@@ -224,7 +221,7 @@ class GradientLearner(ClassLearner):
     ) -> Parameters:
         def loss(parameters: Parameters, step: int, rows: Rows) -> Tensor:
             networks = self.networks(parameters, noise[step])
-            logits = vmap(lambda network: self.logits(network, rows.x, rows.weight))(networks)
-            return rows.mean(rows.surprise(logits)).mean() + self.penalty(start, parameters, inner=True)
+            logits = vmap(lambda network: self.logits(network, rows.x, rows.real))(networks)
+            return rows.surprise(logits) + self.penalty(start, parameters, inner=True)
 
         return adapt(start, loss, support, descent, self.name, at_once)

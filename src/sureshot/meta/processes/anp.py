@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import Waves, answering, check_sizes, mlp, normals
 from sureshot.networks.backbones.initialisation import dense, orthogonal
@@ -63,7 +62,7 @@ class ANP(RegressionLearner):
         check_sizes(floor, width=width, layers=layers, heads=heads)
         if width % heads or blocks < 0:
             raise ValueError(f"width must be a multiple of heads and blocks at least 0, got {width}, {heads}, {blocks}")
-        generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
+        generator, hidden = torch.Generator().manual_seed(seed), [width] * layers
         self.floor = floor
         self.waves = Waves(input_width, waves)
         self.pairs = mlp([self.waves.width + target_width, *hidden], generator)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import Waves, answering, check_sizes, mean_of_rows, mlp, normals
 
@@ -32,7 +31,7 @@ class CNP(RegressionLearner):
     ) -> None:
         super().__init__(input_width, target_width)
         check_sizes(floor, width=width, layers=layers)
-        generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
+        generator, hidden = torch.Generator().manual_seed(seed), [width] * layers
         self.floor = floor
         self.waves = Waves(input_width, waves)
         self.encoder = mlp([self.waves.width + target_width, *hidden], generator)

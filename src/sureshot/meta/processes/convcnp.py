@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import answering, check_sizes, normals
 
@@ -54,7 +53,7 @@ class ConvCNP(RegressionLearner):
                 f"convcnp takes inputs of one or two dimensions ('anp' and 'cnp' any), got {input_width}; kernel must "
                 f"be odd and points_per_unit positive, got {kernel} and {points_per_unit}"
             )
-        generator = seeded(torch.device("cpu"), seed)
+        generator = torch.Generator().manual_seed(seed)
         self.floor, self.spacing = floor, 1 / points_per_unit
         self.margin = _WINDOW + sum(dilations) * (kernel // 2)
         size = (1, kernel) if input_width == 1 else (kernel, kernel)

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import Waves, answering, check_sizes, mean_of_rows, mlp, normals
 from sureshot.meta.tasks import Tasks
@@ -50,7 +49,7 @@ class LatentNP(RegressionLearner):
         super().__init__(input_width, target_width)
         sizes = {"width": width, "layers": layers, "latent": latent}
         check_sizes(floor, draws=draws, draws_prediction=draws_prediction, **sizes)
-        generator, hidden = seeded(torch.device("cpu"), seed), [width] * layers
+        generator, hidden = torch.Generator().manual_seed(seed), [width] * layers
         self.floor, self.latent, self.draws, self.draws_prediction = floor, latent, draws, draws_prediction
         self.objective = objective
         self.waves = Waves(input_width, waves)
@@ -60,10 +59,7 @@ class LatentNP(RegressionLearner):
 
     def encode(self, context: Context, generator: torch.Generator) -> Tensor:
         """Draws of z, (M, T, Z)."""
-        given = self.latent_given(context)
-        shape, dtype = (self.draws_prediction, 1, self.latent), given.mean.dtype
-        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
-        return given.mean + given.stddev * noise
+        return _drawn(self.latent_given(context), (self.draws_prediction, 1, self.latent), generator)
 
     def latent_given(self, context: Context) -> Normal:
         """q(z | context), (T, Z); the deviation is between 0.1 and 1, as released."""
@@ -82,23 +78,24 @@ class LatentNP(RegressionLearner):
         if self.objective == "bound":
             return -self.bound(tasks, generator) / Context.of(tasks.merged()).mask.sum(1).clamp_min(1)
         query, given = Context.of(tasks.query), self.latent_given(Context.of(tasks.support))
-        joint = self._joint(self._drawn(given, self.draws, generator), query)
+        joint = self._joint(_drawn(given, (self.draws, *given.mean.shape), generator), query)
         return (math.log(self.draws) - joint.logsumexp(0)) / query.mask.sum(1).clamp_min(1)
 
     def bound(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         """The bound on the log density of all rows of each task given its context, (T,), by `draws` of z."""
         every = Context.of(tasks.merged())
         prior, proposal = self.latent_given(Context.of(tasks.support)), self.latent_given(every)
-        joint = self._joint(self._drawn(proposal, self.draws, generator), every)
+        joint = self._joint(_drawn(proposal, (self.draws, *proposal.mean.shape), generator), every)
         return joint.mean(0) - kl_divergence(proposal, prior).sum(-1)
-
-    def _drawn(self, given: Normal, n_draws: int, generator: torch.Generator) -> Tensor:
-        """Of z, (M, T, Z), others for each task."""
-        shape, dtype = (n_draws, *given.mean.shape), given.mean.dtype
-        return given.mean + given.stddev * torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
 
     def _joint(self, z: Tensor, rows: Context) -> Tensor:
         """Log density (M, T) of all rows of each task given draws (M, T, Z)."""
         found = self.answer(z, rows.x)
         density = Normal(found.mean, found.deviation, validate_args=False).log_prob(rows.y).sum(-1)  # (M, T, N)
         return density.masked_fill(~rows.mask, 0.0).sum(-1)
+
+
+def _drawn(given: Normal, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Of z, (M, T, Z), by noise of a shape (M, T or 1, Z)."""
+    noise = torch.randn(shape, generator=generator, device=generator.device, dtype=given.mean.dtype)
+    return given.mean + given.stddev * noise
