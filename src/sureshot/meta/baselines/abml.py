@@ -24,12 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from sureshot.meta.gradient.inner_loop import Descent, Parameters
-from sureshot.meta.gradient.learner import GradientLearner, Noise, QueryStatistics
+from sureshot.meta.gradient.learner import SPREAD, GradientLearner, QueryStatistics, gaussians
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.precision import Precision
 from sureshot.ranges import check_counts, check_positive
 
-_SPREAD = "log_deviation."
 _RATE = 0.01  # of the hyper-prior of precisions
 
 
@@ -73,26 +72,7 @@ class ABML(GradientLearner):
         """Means by the names of the network's parts, and log deviations of the weights."""
         means = self.network_start(n_classes)
         spread = zip(self._weights, self.log_deviations, strict=True)
-        return means | {_SPREAD + name: value.expand_as(means[name]) for name, value in spread}
-
-    def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> Noise:
-        """Standard normal numbers (M, ...) for every weight."""
-
-        def drawn(like: Tensor) -> Tensor:
-            shape = (self.draws, *like.shape)
-            return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
-
-        return [{name: drawn(start[name]) for name in self._weights} for _ in range(steps + 1)]
-
-    def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
-        """Draws; what has no deviation is the same in all."""
-        found = {}
-        for name, mean in parameters.items():
-            if name in noise:
-                found[name] = mean + parameters[_SPREAD + name].exp() * noise[name]
-            elif not name.startswith(_SPREAD):
-                found[name] = mean.expand(self.draws, *mean.shape)
-        return found
+        return means | {SPREAD + name: value.expand_as(means[name]) for name, value in spread}
 
     def penalty(self, start: Parameters, parameters: Parameters, inner: bool) -> Tensor:
         if inner:
@@ -104,18 +84,14 @@ class ABML(GradientLearner):
 def divergence(q: Parameters, p: Parameters) -> Tensor:
     """KL(q || p) of the Gaussians over weights, (), in nats; parameters as `ABML.start` names them."""
     parts = []
-    for name in _weights(p):
-        ratio = q[_SPREAD + name] - p[_SPREAD + name]
-        shift = (q[name] - p[name]) * (-p[_SPREAD + name]).exp()
+    for name in gaussians(p):
+        ratio = q[SPREAD + name] - p[SPREAD + name]
+        shift = (q[name] - p[name]) * (-p[SPREAD + name]).exp()
         parts.append(((2 * ratio).exp() + shift.square() - 1).sum() / 2 - ratio.sum())
     return torch.stack(parts).sum()
 
 
 def minus_log_hyper_prior(p: Parameters) -> Tensor:
     """Up to a constant: standard normal means of weights, Gamma precisions of shape 1 and rate 0.01."""
-    of_weights = ((p[name], (-2 * p[_SPREAD + name]).exp()) for name in _weights(p))
+    of_weights = ((p[name], (-2 * p[SPREAD + name]).exp()) for name in gaussians(p))
     return torch.stack([mean.square().sum() / 2 + _RATE * precision.sum() for mean, precision in of_weights]).sum()
-
-
-def _weights(p: Parameters) -> list[str]:
-    return [name.removeprefix(_SPREAD) for name in p if name.startswith(_SPREAD)]

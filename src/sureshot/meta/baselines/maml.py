@@ -17,10 +17,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
-
 from sureshot.meta.gradient.inner_loop import Descent, Parameters
-from sureshot.meta.gradient.learner import GradientLearner, Noise, QueryStatistics
+from sureshot.meta.gradient.learner import GradientLearner, QueryStatistics
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.precision import Precision
 
@@ -53,14 +51,6 @@ class MAML(GradientLearner):
     def start(self, n_classes: int) -> Parameters:
         return self.network_start(n_classes)
 
-    def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> Noise:
-        """Nothing is drawn."""
-        return [{}] * (steps + 1)
-
     def penalty(self, start: Parameters, parameters: Parameters, inner: bool) -> float:
         """Nothing."""
         return 0.0
-
-    def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
-        """One."""
-        return {name: value.unsqueeze(0) for name, value in parameters.items()}

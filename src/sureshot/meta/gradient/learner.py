@@ -1,8 +1,8 @@
 """Learners that change all of their network for each task, by gradient steps from a start that is meta-learned.
 
-Derived classes say what is adapted (`start`), which networks that stands for (`networks`: one, or several draws whose
-probabilities are averaged), and what counts beside the labels (`penalty`). The inner loop descends the mean
-cross-entropy of the support. All tasks of a batch are adapted at once.
+Derived classes say what is adapted (`start`): the parts of a network or, of some parts, Gaussians, of which several
+draws answer, their probabilities averaged. And they say what counts beside the labels (`penalty`). The inner loop
+descends the mean cross-entropy of the support. All tasks of a batch are adapted at once.
 
 **The last layer.** By default it starts at zero for every class. Its first step then moves the rows of the classes
 apart, which is what a learnt start of one row for all classes would do (a softmax does not see what its rows share),
@@ -37,14 +37,14 @@ from sureshot.ranges import check_counts
 
 QueryStatistics = Literal["support", "query"]
 
+SPREAD = "log_deviation."
+"""Begins the name of a part's log deviations, if it is a Gaussian."""
+
 _ABSENT = -1e9
 """The logit of an absent class in a loss: finite, so that the weight zero of padding leaves nothing of it."""
 
 _ROWS_AT_ONCE = {"cpu": 128}
 """In use, over tasks and draws: a processor's cache holds few; elsewhere the memory of a pass is bounded by 4096."""
-
-Noise = list[Parameters]
-"""Draws (M, ...) for every step of the inner loop and, last, for the answers; empty for what draws nothing."""
 
 
 class Rows(NamedTuple):
@@ -110,10 +110,18 @@ def tasks_at_once(rows: int, device: torch.device) -> int:
     return max(1, _ROWS_AT_ONCE.get(device.type, 4096) // max(1, rows))
 
 
+def gaussians(parameters: Parameters) -> list[str]:
+    """Names of the parts that have deviations."""
+    return [name.removeprefix(SPREAD) for name in parameters if name.startswith(SPREAD)]
+
+
 class GradientLearner(ClassLearner):
     """A learner whose network is another one for each task."""
 
     name: ClassVar[str]
+
+    draws = 1
+    """Networks whose probabilities are averaged."""
 
     def __init__(
         self,
@@ -149,15 +157,7 @@ class GradientLearner(ClassLearner):
 
     @abstractmethod
     def start(self, n_classes: int) -> Parameters:
-        """What the inner loop changes, from where every task starts."""
-
-    @abstractmethod
-    def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> Noise:
-        """What is drawn for a call, the same for all of its tasks."""
-
-    @abstractmethod
-    def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
-        """The networks (M, ...) that answer for one task, as `network_start` names their parts."""
+        """What the inner loop changes, from where every task starts: `network_start`, and log deviations (`SPREAD`)."""
 
     @abstractmethod
     def penalty(self, start: Parameters, parameters: Parameters, inner: bool) -> Tensor | float:
@@ -174,6 +174,25 @@ class GradientLearner(ClassLearner):
             raise ValueError(f"{self.name} has no weights to adapt: take another backbone, or the option way")
         zeros = some.new_zeros(n_classes, self.n_features + 1)
         return found | {"matrix": zeros[:, 1:], "vector": zeros[:, 0]}
+
+    def noise(self, start: Parameters, steps: int, generator: torch.Generator) -> list[Parameters]:
+        """Standard normal numbers (M, ...) for every Gaussian, in all steps and, last, for the answers of all tasks."""
+
+        def drawn(like: Tensor) -> Tensor:
+            shape = (self.draws, *like.shape)
+            return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+        return [{name: drawn(start[name]) for name in gaussians(start)} for _ in range(steps + 1)]
+
+    def networks(self, parameters: Parameters, noise: Parameters) -> Parameters:
+        """Draws (M, ...) of the network of one task; what has no deviation is the same in all."""
+        found = {}
+        for name, mean in parameters.items():
+            if name in noise:
+                found[name] = mean + parameters[SPREAD + name].exp() * noise[name]
+            elif not name.startswith(SPREAD):
+                found[name] = mean.expand(self.draws, *mean.shape)
+        return found
 
     def logits(self, network: Parameters, x: Tensor, counts: Tensor) -> Tensor:
         """Of one task's rows (N, ...) by one network, (N, C); `counts` (N,) says which do in batch statistics."""
@@ -217,7 +236,7 @@ class GradientLearner(ClassLearner):
         return AdaptedPosterior(own, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)
 
     def _adapted(
-        self, start: Parameters, support: Rows, noise: Noise, descent: Descent, at_once: int | None = None
+        self, start: Parameters, support: Rows, noise: list[Parameters], descent: Descent, at_once: int | None = None
     ) -> Parameters:
         def loss(parameters: Parameters, step: int, rows: Rows) -> Tensor:
             networks = self.networks(parameters, noise[step])
