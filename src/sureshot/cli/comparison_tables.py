@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from sureshot.cli import console
 from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
@@ -98,13 +100,24 @@ def _detection_and_time(evaluations: Mapping[str, Evaluation]) -> Table:
     )
 
 
-def print_tables(tables: Iterable[Table]) -> None:
-    """For people, each with its note."""
-    for table in tables:
-        rows = [[with_error(cell) if isinstance(cell, Measured) else cell for cell in row] for row in table.rows]
-        console.print_table(table.columns, rows, table.heading)
-        if table.note:
-            console.print_text(table.note)
+def tell_tables(
+    summary: dict[str, Any], tables: Sequence[Table], write: Callable[[Path], Path], report: Path | None, as_json: bool
+) -> None:
+    """Tables for people, each with its note, or all as JSON; with the place of the page, if one is wanted."""
+
+    def show(summary: dict[str, Any]) -> None:
+        for table in tables:
+            rows = [[with_error(cell) if isinstance(cell, Measured) else cell for cell in row] for row in table.rows]
+            console.print_table(table.columns, rows, table.heading)
+            if table.note:
+                console.print_text(table.note)
+        if "report" in summary:
+            console.print_text(f"report: {summary['report']}")
+
+    if report is not None:
+        with console.told_anyway(lambda: show(summary), as_json):
+            summary["report"] = str(write(report))
+    console.tell(summary, show, as_json)
 
 
 def measured(estimate: Estimate) -> Measured:

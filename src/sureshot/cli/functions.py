@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def score_numbers(
         raise ValueError(
             f"the learners were trained on different functions, {settings[0]} and {other}: compare those of one kind"
         )
-    from sureshot.cli.comparison_tables import print_tables
+    from sureshot.cli.comparison_tables import tell_tables
     from sureshot.cli.function_report import tables_of, write_functions_page
     from sureshot.meta.evaluation.functions import compare_functions
     from sureshot.meta.functions import load_functions
@@ -60,14 +61,6 @@ def score_numbers(
         summary |= {"checkpoint": some.path, "learner": name, **one.as_dict()}
     else:
         summary |= {"checkpoints": {name: one.path for name, one in checkpoints.items()}, **found.as_dict()}
-
-    def show(summary: dict[str, Any]) -> None:
-        print_tables(tables_of(found))
-        if "report" in summary:
-            console.print_text(f"report: {summary['report']}")
-
-    if report is not None:
-        with console.told_anyway(lambda: show(summary), as_json):
-            about = f"{data.description}, {asked.split} functions"
-            summary["report"] = str(write_functions_page(found, learners, checkpoints, source, about, report))
-    console.tell(summary, show, as_json)
+    about = f"{data.description}, {asked.split} functions"
+    write = partial(write_functions_page, found, learners, checkpoints, source, about)
+    tell_tables(summary, tables_of(found), write, report, as_json)

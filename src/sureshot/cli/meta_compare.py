@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,26 +44,18 @@ def meta_compare(
             raise ValueError(f"{of_numbers[0]} is a learner of numbers, and others are of classes: compare them apart")
         loaded = {name: LoadedLearner.of(one) for name, one in named.items()}
         asked.protocol(list(loaded.values()))
-        from sureshot.cli.comparison_tables import comparison_tables, print_tables
+        from sureshot.cli.comparison_report import write_comparison_page
+        from sureshot.cli.comparison_tables import comparison_tables, tell_tables
         from sureshot.meta.evaluation import compare
 
         data, arguments = asked.prepare(list(loaded.values()))
         with console.progress("meta-compare", quiet) as update:
             learners = {name: one.learner for name, one in loaded.items()}
             found = compare(learners, **arguments, reference=reference, progress=update)
-        page = None
-        if report is not None:
-            from sureshot.cli.comparison_report import write_comparison_page
-
-            page = str(write_comparison_page(found, loaded, data.description, asked.split, report))
-        if as_json:
-            summary: dict[str, Any] = {"data": data.name, "split": asked.split, **found.as_dict()}
-            summary["checkpoints"] = {name: one.checkpoint.path for name, one in loaded.items()}
-            console.print_json(summary if page is None else summary | {"report": page})
-        else:
-            print_tables(comparison_tables(found))
-            if page is not None:
-                console.print_text(f"report: {page}")
+        summary: dict[str, Any] = {"data": data.name, "split": asked.split, **found.as_dict()}
+        summary["checkpoints"] = {name: one.path for name, one in named.items()}
+        write = partial(write_comparison_page, found, loaded, data.description, asked.split)
+        tell_tables(summary, comparison_tables(found), write, report, as_json)
 
 
 def load_named(arguments: Sequence[str]) -> dict[str, Checkpoint]:
