@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -74,14 +76,21 @@ class Context(NamedTuple):
         return cls(x.masked_fill(padding, 0.0), y.masked_fill(padding, 0.0), known)
 
 
-class FunctionPosterior(ABC):
-    """What is known of T functions given their contexts; frozen."""
+@dataclass(frozen=True)
+class FunctionPosterior:
+    """What is known of T functions given their contexts."""
 
     n_context: Tensor  # (T,), rows
+    input_width: int  # D
+    answer: Callable[[Tensor], Moments]  # at inputs (T, Q, D), those of a row whatever is beside it
 
-    @abstractmethod
     def moments(self, query: Tensor) -> Moments:
-        """The answers at inputs (T, Q, D), noise included; those of a row do not depend on the rows beside it."""
+        """The answers at inputs (T, Q, D), noise included."""
+        n_tasks, width = len(self.n_context), self.input_width
+        if query.dim() != 3 or len(query) != n_tasks or query.shape[-1] != width:
+            raise ValueError(f"query must be ({n_tasks}, rows, {width}), got {tuple(query.shape)}")
+        require_finite("query", query, None)
+        return self.answer(query)
 
     @property
     def is_prior(self) -> Tensor:
@@ -154,7 +163,7 @@ class RegressionLearner(Learner):
         context = Context.of(TaskRows(context_x, context_y, 0, mask))
         own = copy.deepcopy(self).eval().requires_grad_(False)
         encoded = own.encode(context, generator or seeded(context_y.device))
-        return _LearnerPosterior(own, encoded, context.mask.sum(1))
+        return FunctionPosterior(context.mask.sum(1), self.input_width, partial(own.answer, encoded))
 
     def adapt(self, tasks: Tasks) -> FunctionPosterior:
         """`condition` on the support sets."""
@@ -169,19 +178,3 @@ class RegressionLearner(Learner):
                 f"(T, rows), got {found[0]}, {found[1]} and {None if mask is None else tuple(mask.shape)}"
             )
         require_finite(f"{what}_y", y, mask)
-
-
-@dataclass(frozen=True)
-class _LearnerPosterior(FunctionPosterior):
-    """A copy of the learner, and what it made of the contexts."""
-
-    learner: RegressionLearner
-    encoded: Any
-    n_context: Tensor
-
-    def moments(self, query: Tensor) -> Moments:
-        n_tasks, width = len(self.n_context), self.learner.input_width
-        if query.dim() != 3 or len(query) != n_tasks or query.shape[-1] != width:
-            raise ValueError(f"query must be ({n_tasks}, rows, {width}), got {tuple(query.shape)}")
-        require_finite("query", query, None)
-        return self.learner.answer(self.encoded, query)

@@ -34,25 +34,17 @@ class ExactProcess:
 
     def adapt(self, tasks: Tasks) -> FunctionPosterior:
         """The posterior given the support sets."""
-        if tasks.origin is None:
+        origin, (x, y, mask) = tasks.origin, Context.of(tasks.support)
+        if origin is None:
             raise ValueError("these tasks do not say what they were drawn from (Tasks.origin)")
-        x, y, mask = Context.of(tasks.support)
         context = Context(x.double(), y.double(), mask)
-        posterior = conditioned(true_covariance(tasks.origin, context.x)[None, :, None], context, self.noise**2)
-        return _ExactPosterior(self.noise**2, tasks.origin, context.x, posterior, context.mask.sum(1))
+        posterior = conditioned(true_covariance(origin, context.x)[None, :, None], context, self.noise**2)
 
+        def answer(query: Tensor) -> Moments:
+            cross = true_covariance(origin, context.x, query.double())[None, :, None]
+            return observed(posterior, Queries(cross, cross.new_ones(())), self.noise**2)  # kernels have variance 1
 
-@dataclass(frozen=True)
-class _ExactPosterior(FunctionPosterior):
-    noise: float  # variance
-    origin: Tensor
-    x: Tensor
-    posterior: GramPosterior
-    n_context: Tensor
-
-    def moments(self, query: Tensor) -> Moments:
-        cross = true_covariance(self.origin, self.x, query.double())[None, :, None]
-        return observed(self.posterior, Queries(cross, cross.new_ones(())), self.noise)  # the kernels have variance 1
+        return FunctionPosterior(mask.sum(1), x.shape[-1], answer)
 
 
 def conditioned(gram: Tensor, context: Context, noise: float | Tensor) -> GramPosterior:
