@@ -63,22 +63,17 @@ class FunctionTraining(TaskTraining):
         return losses
 
     def validate(self) -> Scores:
-        """Scores on the validation functions."""
+        """Scores on the validation functions; a ValueError if answers are not finite."""
         assert self._exam is not None
-        return Scores(asdict(score(self.learner, self._exam)), "nll", larger_is_better=False)
-
-
-def score(learner: RegressionLearner, exam: Tasks) -> FunctionScores:
-    """Scores of a learner on tasks; a ValueError if its answers are not finite."""
-    densities, squares = [], []
-    for start in range(0, len(exam), _TASKS_PER_PASS):
-        tasks = exam.select(slice(start, start + _TASKS_PER_PASS)).to(learner.device)
-        found = learner.adapt(tasks).moments(tasks.query_x)
-        asked = Context.of(tasks.query)
-        densities.append(found.log_density(asked.y)[asked.mask])
-        squares.append((found.overall()[0] - asked.y).square()[asked.mask])
-    nll, mse = -float(torch.cat(densities).double().mean()), float(torch.cat(squares).double().mean())
-    scores = FunctionScores(nll, mse**0.5)
-    if not math.isfinite(nll + mse):
-        raise ValueError(f"the densities or means of validation tasks are not finite ({scores})")
-    return scores
+        densities, squares = [], []
+        for start in range(0, len(self._exam), _TASKS_PER_PASS):
+            tasks = self._exam.select(slice(start, start + _TASKS_PER_PASS)).to(self.learner.device)
+            found = self.learner.adapt(tasks).moments(tasks.query_x)
+            asked = Context.of(tasks.query)
+            densities.append(found.log_density(asked.y)[asked.mask])
+            squares.append((found.overall()[0] - asked.y).square()[asked.mask])
+        nll, mse = -float(torch.cat(densities).double().mean()), float(torch.cat(squares).double().mean())
+        scores = FunctionScores(nll, mse**0.5)
+        if not math.isfinite(nll + mse):
+            raise ValueError(f"the densities or means of validation tasks are not finite ({scores})")
+        return Scores(asdict(scores), "nll", larger_is_better=False)
