@@ -27,7 +27,7 @@ from experiments.campaigns.methods import check_names, slug
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, Verdict, configure
 from sureshot.meta.evaluation.functions import SIZES
 from sureshot.meta.evaluation.shown import IN_BANDS
-from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.config import FunctionTrainingConfig
 from sureshot.report.function_plots import draw_bands
 
 NAME = "functions"

@@ -14,7 +14,7 @@ from experiments.campaigns.functions import FunctionCell, run_function_cell, sco
 from experiments.campaigns.methods import check_names
 from experiments.experiment import Experiment, Outcome, Picture, Progress, Table, configure
 from sureshot.meta.evaluation.shown import IN_IMAGES
-from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.config import FunctionTrainingConfig
 from sureshot.report.function_plots import draw_completed
 
 NAME = "image-completion"

@@ -24,7 +24,7 @@ from sureshot.meta.functions.images import Images
 from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.processes import ExactProcess
 from sureshot.meta.training import load_checkpoint, train
-from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.config import FunctionTrainingConfig
 from sureshot.networks.checkpoint import LAST_NAME
 
 EXACT = "exact process"

@@ -28,8 +28,7 @@ def meta_train(
     with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
-        from sureshot.meta.training.config import from_file
-        from sureshot.meta.training.function_config import run_config
+        from sureshot.meta.training.config import from_file, run_config
 
         chosen = from_file(config, settings or (), run_config)
         from sureshot.meta.training import train

@@ -13,8 +13,7 @@ from sureshot.meta.functions import load_functions
 from sureshot.meta.learners.functions import RegressionLearner
 from sureshot.meta.processes.dkt_regression import DKTRegression
 from sureshot.meta.training import load_checkpoint, load_learner, read_log, train
-from sureshot.meta.training.config import TrainingConfig, from_file
-from sureshot.meta.training.function_config import FunctionTrainingConfig, run_config
+from sureshot.meta.training.config import FunctionTrainingConfig, TrainingConfig, from_file, run_config
 from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
 from sureshot.networks import processes
 from sureshot.persistence import ArtifactError

@@ -6,9 +6,8 @@ from sureshot.lazy import imported_when_asked_for
 
 if TYPE_CHECKING:
     from sureshot.meta.training.checkpoint import Checkpoint, load_checkpoint, load_learner
-    from sureshot.meta.training.config import TrainingConfig
+    from sureshot.meta.training.config import FunctionTrainingConfig, TrainingConfig
     from sureshot.meta.training.episodic import EpisodicTraining, TrainingResult, read_log, train
-    from sureshot.meta.training.function_config import FunctionTrainingConfig
     from sureshot.meta.training.validation import ValidationScores
     from sureshot.networks import DivergedError
 

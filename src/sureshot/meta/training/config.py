@@ -1,9 +1,12 @@
-"""The settings of a meta-training run: six sections, from a TOML file or from Python.
+"""The settings of a meta-training run, on classes or on functions: sections, from a TOML file or from Python.
 
 A section is a frozen dataclass; the keys of a TOML table are its fields, so what is written here is what can be
 set, and a key that is not here is refused with the nearest names. Options of a data set, backbone or learner stand
 in the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
 names how a paper trains (`sureshot.meta.protocols.TRAINING_PRESETS`); keys beside it take precedence.
+
+``data.name`` says which of the two a run is. Networks of learners of functions are their options, so they have no
+section for a backbone.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import Any, Literal, Self, TypeVar, get_type_hints
 
 from sureshot.data.checks import listed, near
 from sureshot.data.settings_files import read_toml, section, toml_value
-from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol
+from sureshot.meta.functions import FUNCTION_NAMES
+from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol, FunctionProtocol
 from sureshot.networks import LoopSettings
 from sureshot.ranges import check_counts, check_positive
 
@@ -28,9 +32,9 @@ Config = TypeVar("Config")
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which labelled sets; see `sureshot.data.few_shot.load_few_shot`."""
+    """Which labelled sets or functions: `sureshot.data.few_shot.load_few_shot`, `sureshot.meta.functions`."""
 
-    name: str  # one of ``FEW_SHOT_NAMES``
+    name: str  # one of ``FEW_SHOT_NAMES``, or of ``FUNCTION_NAMES``
     options: dict[str, Any] = field(default_factory=dict)  # of that data set
 
 
@@ -81,6 +85,14 @@ class LearnerConfig:
     precision: Literal["float32", "bfloat16"] = "float32"  # of the backbone
     tasks_per_pass: int = 1  # tasks that share batch normalisation in training; one, as published, by default
     options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProcessConfig:
+    """The learner of functions; see `sureshot.meta.processes.make_process`."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)  # its ``seed`` is that of the training unless given
 
 
 @dataclass(frozen=True)
@@ -189,7 +201,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig(RunConfig):
-    """Everything that determines a meta-training run."""
+    """Everything that determines a meta-training run on classes."""
 
     data: DataConfig
     learner: LearnerConfig
@@ -197,6 +209,24 @@ class TrainingConfig(RunConfig):
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     training: OptimisationConfig = field(default_factory=OptimisationConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+
+@dataclass(frozen=True)
+class FunctionTrainingConfig(RunConfig):
+    """Everything that determines a meta-training run on functions."""
+
+    data: DataConfig
+    learner: ProcessConfig
+    episodes: FunctionProtocol = field(default_factory=FunctionProtocol)
+    training: OptimisationConfig = field(default_factory=OptimisationConfig)
+    validation: FunctionValidationConfig = field(default_factory=FunctionValidationConfig)
+
+
+def run_config(tables: Mapping[str, Any]) -> TrainingConfig | FunctionTrainingConfig:
+    """The settings of a run on classes or on functions, from nested mappings; `from_file` reads them."""
+    data = tables.get("data")
+    on_functions = isinstance(data, Mapping) and data.get("name") in FUNCTION_NAMES
+    return FunctionTrainingConfig.from_dict(tables) if on_functions else TrainingConfig.from_dict(tables)
 
 
 def from_file(

@@ -25,8 +25,7 @@ from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.functions import FunctionData, load_functions
 from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.training.assembly import build_learner, check_names
-from sureshot.meta.training.config import TrainingConfig
-from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.config import FunctionTrainingConfig, TrainingConfig
 from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
 from sureshot.meta.training.task_training import UNIT, TaskTraining
 from sureshot.meta.training.validation import ValidationScores, Validator

@@ -13,7 +13,7 @@ from sureshot.meta.functions import FunctionData
 from sureshot.meta.learners.functions import Context, RegressionLearner
 from sureshot.meta.processes import PROCESSES, make_process
 from sureshot.meta.tasks import Tasks
-from sureshot.meta.training.function_config import FunctionTrainingConfig
+from sureshot.meta.training.config import FunctionTrainingConfig
 from sureshot.meta.training.task_training import TaskTraining
 from sureshot.networks import Processes, Scores
 from sureshot.networks.seeds import generator_for
