@@ -1,6 +1,6 @@
-"""What model files of `FewShotClassifier` hold.
+"""What model files of `FewShotClassifier` and `FewShotRegressor` hold.
 
-With a checkpoint: its learner, the labelled rows as it takes them, and nothing of the posterior. Conditioning is a
+The learner as in its checkpoint, the labelled rows as it takes them, and nothing of the posterior. Conditioning is a
 function of the learner, the rows and a seed, so it is done again on loading. Without a checkpoint the file is that of a
 `GPClassifier`, but for what it says it holds.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +19,10 @@ from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.devices import device_for
 from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
 from sureshot.estimators.few_shot.inputs import LearnerEncoder
+from sureshot.estimators.few_shot.number_fitted import FewShotNumbersFitted, FunctionInputs, condition_numbers
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.format import GP_FORMAT
+from sureshot.estimators.numbers.stored_regression import StoredRegression
 from sureshot.estimators.stored import Format
 from sureshot.meta.learners import Learner
 from sureshot.meta.training.checkpoint import Checkpoint
@@ -64,6 +67,34 @@ def _fitted(stored: StoredFewShot) -> FewShotFitted:
     return condition_rows(training, encoder, stored.seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredFewShotNumbers(StoredRegression):
+    """What a file keeps of a `FewShotNumbersFitted`."""
+
+    learner: dict[str, Any]
+    state: dict[str, Tensor]
+    inputs: np.ndarray  # (2, D), means and deviations; those of the numbers are the scale of the target
+    names: tuple[str, ...] | None
+    reading: Remembered | None
+
+
+def _own_of_numbers(fitted: FewShotNumbersFitted) -> dict[str, Any]:
+    return {
+        "learner": dict(fitted.learner.config),
+        "state": learnt_state(fitted.learner),
+        "inputs": fitted.reader.inputs,
+        "names": fitted.reader.names,
+        "reading": fitted.reader.reading,
+    }
+
+
+def _fitted_to_numbers(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
+    learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
+    units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit], "columns": stored.names}
+    reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
+    return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None), reader)
+
+
 def learnt_state(learner: Learner) -> dict[str, Tensor]:
     """What a learner has learnt, by name; bounds of constraints, which may be infinite, are constants."""
     kept = {name: part for name, part in learner.state_dict().items() if bool(part.isfinite().all())}
@@ -81,4 +112,7 @@ def checkpoint_of(learner: dict[str, Any], backbone: dict[str, Any], state: dict
 FEW_SHOT_FORMATS = (
     Format("few_shot_classifier", FewShotFitted, StoredFewShot, _own, _fitted),
     replace(GP_FORMAT, kind="few_shot_gp_classifier"),
+)
+FEW_SHOT_NUMBERS_FORMAT = Format(
+    "few_shot_regressor", FewShotNumbersFitted, StoredFewShotNumbers, _own_of_numbers, _fitted_to_numbers
 )

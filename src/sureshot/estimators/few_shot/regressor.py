@@ -11,8 +11,8 @@ import os
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import RandomState
 from sureshot.estimators.devices import device_for
+from sureshot.estimators.few_shot.format import FEW_SHOT_NUMBERS_FORMAT
 from sureshot.estimators.few_shot.number_fitted import FewShotNumbersFitted, FunctionInputs, condition_numbers
-from sureshot.estimators.few_shot.number_format import FEW_SHOT_NUMBERS_FORMAT
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
