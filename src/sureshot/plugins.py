@@ -145,25 +145,19 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def offers(self) -> list[dict[str, str | None]]:
         """All that installed packages offer, each imported to see whether it can be used; if not, with the problem."""
-        return [
-            {
-                "kind": self.kind,
-                "name": entry.name,
-                "package": " ".join(_package(entry).values()),
-                "place": entry.value,
-                "problem": self._problem(entry.name),
-            }
-            for entry in sorted(entry_points(group=_GROUPS[self.kind]), key=lambda entry: entry.name)
-        ]
-
-    def _problem(self, name: str) -> str | None:
-        if name in self._taken or name in self._registered:
-            return f"the name is taken by {self._place_of(name)}"
-        try:
-            self[name]
-        except ValueError as error:
-            return str(error)
-        return None
+        found = []
+        for entry in sorted(entry_points(group=_GROUPS[self.kind]), key=lambda entry: entry.name):
+            name, package, problem = entry.name, " ".join(_package(entry).values()), None
+            if name in self._taken or name in self._registered:
+                problem = f"the name is taken by {self._place_of(name)}"
+            else:
+                try:
+                    self[name]
+                except ValueError as error:
+                    problem = str(error)
+            of = {"kind": self.kind, "name": name, "package": package, "place": entry.value, "problem": problem}
+            found.append(of)
+        return found
 
     def _place_of(self, name: str) -> str | None:
         """Where the part of a name is from, if there is one."""

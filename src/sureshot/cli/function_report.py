@@ -70,13 +70,11 @@ def _regions(found: FunctionComparison) -> list[str]:
 
 def _of_one(name: str, scores: Sequence[SizeScores], n_tasks: int) -> Table:
     shares = list(scores[0].coverage)
-    rows = [
-        _row(
+    rows: list[tuple[Cell, ...]] = [
+        (
             str(one.context),
-            [
-                *(measured(getattr(one, score)) for score, _, _ in _SCORES),
-                *(f"{one.coverage[share].mean:.3f}" for share in shares),
-            ],
+            *(measured(getattr(one, score)) for score, _, _ in _SCORES),
+            *(f"{one.coverage[share].mean:.3f}" for share in shares),
         )
         for one in scores
     ]
@@ -96,25 +94,21 @@ def _of_several(found: FunctionComparison, region: str) -> list[Table]:
     tables = [
         Table(
             columns,
-            tuple(_row(name, [measured(getattr(one, score)) for one in scores]) for name, scores in of_region.items()),
+            tuple((name, *(measured(getattr(one, score)) for one in scores)) for name, scores in of_region.items()),
             (None, *[better] * len(sizes)),
             "Of single rows, in nats; ± is the standard error, with tasks as units." * (score == "log_density"),
             as_sentence(f"{label} by rows of context, {where}"),
         )
         for score, label, better in _SCORES
     ]
-    coverage = [_row(name, [f"{one.coverage[_WIDE].mean:.3f}" for one in scores]) for name, scores in of_region.items()]
-    ahead = [
-        _row(name, [measured(one.log_density) for one in differences if one.region == region])
+    coverage = [(name, *(f"{one.coverage[_WIDE].mean:.3f}" for one in scores)) for name, scores in of_region.items()]
+    ahead: list[tuple[Cell, ...]] = [
+        (name, *(measured(one.log_density) for one in differences if one.region == region))
         for name, differences in found.differences.items()
     ]
     less = f"The learner less {found.reference}, paired task by task: above 0 its answers are better."
     tables.insert(1, Table(columns, tuple(ahead), (None, *none), less, f"Differences of log density, {where}"))
     return [*tables, Table(columns, tuple(coverage), (None, *none), heading=f"Within intervals of 90 %, {where}")]
-
-
-def _row(name: str, cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    return (name, *cells)
 
 
 def _pictures(
