@@ -28,9 +28,10 @@ def meta_train(
     with console.guarded(as_json, quiet or not is_main):
         folder = Path("runs") / config.stem if output is None else output
         console.check_folder(folder)
-        from sureshot.meta.training.config import from_file, run_config
+        from sureshot.data.settings_files import from_file
+        from sureshot.meta.training.config import run_config
 
-        chosen = from_file(config, settings or (), run_config)
+        chosen = from_file(config, run_config, settings or ())
         from sureshot.meta.training import train
 
         console.note(f"{chosen.learner.name} on {chosen.data.name}, {chosen.training.episodes} episodes, into {folder}")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from sureshot.data.checks import near
 
 Section = TypeVar("Section")
+Settings = TypeVar("Settings")
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -27,6 +28,33 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{place} is not a TOML file: it is no text") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{place} is not a TOML file: {error}") from None
+
+
+def from_file(
+    path: str | os.PathLike[str], make: Callable[[dict[str, Any]], Settings], settings: Sequence[str] = ()
+) -> Settings:
+    """What is made of the tables of a TOML file, with some keys replaced; errors name the file."""
+    tables = read_toml(path)
+    for setting in settings:
+        _replace(tables, setting)
+    try:
+        return make(tables)
+    except ValueError as error:
+        raise ValueError(f"{Path(path)}: {error}") from None
+
+
+def _replace(tables: dict[str, Any], setting: str) -> None:
+    """Put ``section.key=value`` into the nested tables."""
+    path, separator, text = setting.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not separator or (len(keys) < 2 and keys != ["preset"]) or not all(keys):
+        raise ValueError(f"--set {setting}: expected SECTION.KEY=VALUE, for instance --set training.episodes=1000")
+    table = tables
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"--set {setting}: {key} is not a section of keys")
+    table[keys[-1]] = toml_value(text)
 
 
 def toml_value(text: str) -> Any:

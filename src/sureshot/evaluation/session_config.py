@@ -11,11 +11,10 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sureshot.data.checks import listed, near
-from sureshot.data.settings_files import read_toml, section
+from sureshot.data.settings_files import from_file, section
 from sureshot.evaluation.methods import make_method
 
 _SECTIONS = ("data", "methods", "run")
@@ -90,11 +89,7 @@ class SessionsConfig:
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> SessionsConfig:
         """Read a TOML file."""
-        tables = read_toml(path)
-        try:
-            return cls.from_dict(tables)
-        except ValueError as error:
-            raise ValueError(f"{Path(path)}: {error}") from None
+        return from_file(path, cls.from_dict)
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> SessionsConfig:

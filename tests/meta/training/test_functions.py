@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from sureshot.data.settings_files import from_file
 from sureshot.meta.functions import load_functions
 from sureshot.meta.learners.functions import RegressionLearner
 from sureshot.meta.processes.dkt_regression import DKTRegression
 from sureshot.meta.training import load_checkpoint, load_learner, read_log, train
-from sureshot.meta.training.config import FunctionTrainingConfig, TrainingConfig, from_file, run_config
+from sureshot.meta.training.config import FunctionTrainingConfig, TrainingConfig, run_config
 from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
 from sureshot.networks import processes
 from sureshot.persistence import ArtifactError
@@ -121,7 +122,7 @@ def test_a_learner_of_numbers_is_none_of_classes(tmp_path: Path) -> None:
 def test_settings_are_of_the_kind_that_the_data_are(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text('[data]\nname = "sinusoids"\n[learner]\nname = "cnp"\n[episodes]\ncontext = 5\n')
-    found = from_file(path, ["training.seed=3"], run_config)
+    found = from_file(path, run_config, ["training.seed=3"])
     assert isinstance(found, FunctionTrainingConfig)
     assert (found.episodes.context, found.episodes.targets, found.training.seed) == (5, 50, 3)
     assert FunctionTrainingConfig.from_dict(found.as_dict()) == found

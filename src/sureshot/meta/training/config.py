@@ -14,28 +14,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_type_hints
+from typing import Any, Literal, Self, get_type_hints
 
 from sureshot.data.checks import listed, near
-from sureshot.data.settings_files import read_toml, section, toml_value
+from sureshot.data.settings_files import from_file, section
 from sureshot.meta.functions import FUNCTION_NAMES
 from sureshot.meta.protocols import PROTOCOLS, TRAINING_PRESETS, Count, EpisodeProtocol, FunctionProtocol
 from sureshot.networks import LoopSettings
 from sureshot.ranges import check_counts, check_positive
 
 SelectBy = Literal["accuracy", "nll"]
-Config = TypeVar("Config")
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Which labelled sets or functions: `sureshot.data.few_shot.load_few_shot`, `sureshot.meta.functions`."""
+class Choice:
+    """What is chosen by its name, with options that whoever makes it checks."""
 
-    name: str  # one of ``FEW_SHOT_NAMES``, or of ``FUNCTION_NAMES``
-    options: dict[str, Any] = field(default_factory=dict)  # of that data set
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,6 @@ class LearnerConfig:
     precision: Literal["float32", "bfloat16"] = "float32"  # of the backbone
     tasks_per_pass: int = 1  # tasks that share batch normalisation in training; one, as published, by default
     options: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ProcessConfig:
-    """The learner of functions; see `sureshot.meta.processes.make_process`."""
-
-    name: str
-    options: dict[str, Any] = field(default_factory=dict)  # its ``seed`` is that of the training unless given
 
 
 @dataclass(frozen=True)
@@ -152,14 +142,14 @@ class ValidationConfig(FunctionValidationConfig):
 class RunConfig:
     """Sections of settings, the fields of the dataclasses derived from this."""
 
-    data: DataConfig
+    data: Choice
     training: OptimisationConfig
     validation: Any  # with `every` and `patience`
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], settings: Sequence[str] = ()) -> Self:
         """Read a TOML file, with some keys replaced by ``section.key=value`` (values in TOML, or plain text)."""
-        return from_file(path, settings, cls.from_dict)
+        return from_file(path, cls.from_dict, settings)
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> Self:
@@ -203,7 +193,7 @@ class RunConfig:
 class TrainingConfig(RunConfig):
     """Everything that determines a meta-training run on classes."""
 
-    data: DataConfig
+    data: Choice  # one of `sureshot.data.few_shot.FEW_SHOT_NAMES`
     learner: LearnerConfig
     episodes: EpisodesConfig = field(default_factory=EpisodesConfig)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
@@ -215,8 +205,8 @@ class TrainingConfig(RunConfig):
 class FunctionTrainingConfig(RunConfig):
     """Everything that determines a meta-training run on functions."""
 
-    data: DataConfig
-    learner: ProcessConfig
+    data: Choice  # one of `sureshot.meta.functions.FUNCTION_NAMES`
+    learner: Choice  # see `sureshot.meta.processes.make_process`; its ``seed`` is that of the training unless given
     episodes: FunctionProtocol = field(default_factory=FunctionProtocol)
     training: OptimisationConfig = field(default_factory=OptimisationConfig)
     validation: FunctionValidationConfig = field(default_factory=FunctionValidationConfig)
@@ -227,19 +217,6 @@ def run_config(tables: Mapping[str, Any]) -> TrainingConfig | FunctionTrainingCo
     data = tables.get("data")
     on_functions = isinstance(data, Mapping) and data.get("name") in FUNCTION_NAMES
     return FunctionTrainingConfig.from_dict(tables) if on_functions else TrainingConfig.from_dict(tables)
-
-
-def from_file(
-    path: str | os.PathLike[str], settings: Sequence[str], make: Callable[[dict[str, Any]], Config]
-) -> Config:
-    """What is made of the tables of a TOML file, with some keys replaced; errors name the file."""
-    tables = read_toml(path)
-    for setting in settings:
-        _replace(tables, setting)
-    try:
-        return make(tables)
-    except ValueError as error:
-        raise ValueError(f"{Path(path)}: {error}") from None
 
 
 def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -272,20 +249,6 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
         if isinstance(under[key], Mapping) and isinstance(over[key], Mapping):
             found[key] = _merged(under[key], over[key])
     return found
-
-
-def _replace(tables: dict[str, Any], setting: str) -> None:
-    """Put ``section.key=value`` into the nested tables."""
-    path, separator, text = setting.partition("=")
-    keys = [key.strip() for key in path.split(".")]
-    if not separator or (len(keys) < 2 and keys != ["preset"]) or not all(keys):
-        raise ValueError(f"--set {setting}: expected SECTION.KEY=VALUE, for instance --set training.episodes=1000")
-    table = tables
-    for key in keys[:-1]:
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
-            raise ValueError(f"--set {setting}: {key} is not a section of keys")
-    table[keys[-1]] = toml_value(text)
 
 
 def at_least(section: str, config: object, least: int, *names: str) -> None:
