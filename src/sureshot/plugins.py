@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
@@ -52,12 +53,11 @@ class Registry(Mapping[str, Part], Generic[Part]):
         ours: Mapping[str, Part],
         name_of: Callable[[Any], str | None],  # what a part calls itself
         base: type | None = None,  # what a part derives from, if it is a class
-        taken: Mapping[str, str] | None = None,  # places of names that are no parts, and not to be had
     ) -> None:
         self.kind, self.ours = kind, dict(ours)
         self._name_of, self._base = name_of, base
         self._registered: dict[str, Part] = {}
-        self._taken = {name: _place(part) for name, part in ours.items()} | dict(taken or {})
+        self._here = ChainMap(self.ours, self._registered)
 
     def register(self, part: Part) -> Part:
         """Know a part by the name that it states; `ValueError` if it is none, or if its name is taken.
@@ -76,9 +76,8 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def __getitem__(self, name: str) -> Part:
         """`KeyError` for a name that is not there, `ValueError` for one whose package gives no such part."""
-        for known in (self.ours, self._registered):
-            if name in known:
-                return known[name]
+        if name in self._here:
+            return self._here[name]
         entries = self._entries()[name]
         places = " and ".join(map(_told, entries))
         if len(entries) > 1:
@@ -99,11 +98,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a part of that name; whether its package works is told by asking for it."""
-        if not isinstance(name, str):
-            return False
-        if name in self._taken:
-            return name in self.ours
-        return name in self._registered or name in self._entries()
+        return isinstance(name, str) and (name in self._here or name in self._entries())
 
     def require(self, name: str, package: Any = None) -> None:
         """Refuse a name that is not there (`ValueError`), with those most like it.
@@ -112,7 +107,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         """
         stated = package if isinstance(package, Mapping) else {}
         was = " ".join(str(stated[key]) for key in ("name", "version") if "name" in stated and key in stated)
-        if not isinstance(name, str) or (name not in self and name not in self._taken):
+        if name not in self:
             raise ValueError(f"unknown {self.kind} {name!r}{self._advice(name, stated, was)}")
         if was and stated != (here := self.package(name)):
             now = " ".join(here.values()) or "sureshot"
@@ -127,15 +122,14 @@ class Registry(Mapping[str, Part], Generic[Part]):
             return f": it is of {was}, {there}: python -m pip install {quote(was.replace(' ', '=='))}"
         if "module" in stated:
             return f": the module {stated['module']!r} had registered it: import that, or register it, first"
-        names = dict.fromkeys([*self._taken, *self])
-        return f"{near(str(name), names)}; choose one of {', '.join(names)}"
+        return f"{near(str(name), self)}; choose one of {', '.join(self)}"
 
     def package(self, name: str) -> dict[str, str]:
         """What a file records of where a part is from: ``name`` and ``version`` of its package; nothing of ours.
 
         Of a part that a module of no installed package has registered it is that ``module``.
         """
-        if name in self._taken:
+        if name in self.ours:
             return {}
         if name not in self._registered:
             return next(map(_package, self._entries().get(name, [])), {})
@@ -148,7 +142,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         found = []
         for entry in sorted(entry_points(group=_GROUPS[self.kind]), key=lambda entry: entry.name):
             name, package, problem = entry.name, " ".join(_package(entry).values()), None
-            if name in self._taken or name in self._registered:
+            if name in self._here:
                 problem = f"the name is taken by {self._place_of(name)}"
             else:
                 try:
@@ -161,17 +155,16 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def _place_of(self, name: str) -> str | None:
         """Where the part of a name is from, if there is one."""
-        if name in self._taken:
-            return self._taken[name]
-        if name in self._registered:
-            return _place(self._registered[name])
+        if name in self._here:
+            return _place(self._here[name])
         return next((_told(entry) for entry in self._entries().get(name, [])), None)
 
     def _entries(self) -> dict[str, list[EntryPoint]]:
         """Entry points by name; those of names that are taken are left out, which is told once."""
         found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=_GROUPS[self.kind]):
-            if place := self._taken.get(entry.name):
+            if entry.name in self.ours:
+                place = self._place_of(entry.name)
                 _warn_once(f"{_told(entry)} offers the {self.kind} {entry.name!r}, which is {place}: it is left out")
             else:
                 found.setdefault(entry.name, []).append(entry)

@@ -44,10 +44,9 @@ from sureshot.plugins import Registry
 
 LEARNERS: Registry[type[ClassLearner]] = Registry(
     "learner",
-    members(ClassLearner, "sureshot.meta.baselines"),
+    dict.fromkeys(GP_LEARNER_NAMES, GaussianProcessLearner) | members(ClassLearner, "sureshot.meta.baselines"),
     stated_name,
     ClassLearner,
-    dict.fromkeys(GP_LEARNER_NAMES, "a row of sureshot.meta.learners.presets"),
 )
 
 register_learner = LEARNERS.register
@@ -58,7 +57,7 @@ _PREDICTIVE_LIKELIHOODS: dict[str, Likelihood | None] = {
     "logistic_softmax": LogisticSoftmax(),
 }
 
-LEARNER_NAMES: tuple[str, ...] = (*GP_LEARNER_NAMES, *LEARNERS.ours)
+LEARNER_NAMES: tuple[str, ...] = tuple(LEARNERS.ours)
 
 
 def learns_base_classes(name: str, preset: str = "recommended", **options: Any) -> bool:
@@ -70,13 +69,13 @@ def learns_base_classes(name: str, preset: str = "recommended", **options: Any) 
         For an unknown name, or an unknown preset or option of a Gaussian-process learner.
     """
     LEARNERS.require(name)
-    if name in LEARNERS:
+    if name not in GP_LEARNER_NAMES:
         return issubclass(LEARNERS[name], TransferLearner)
     return gaussian_process_settings(name, preset, **options).objective == "base_classes"
 
 
 def make_learner(
-    name: str,  # one of `LEARNER_NAMES`, or of `LEARNERS`
+    name: str,  # one of `LEARNERS`
     backbone: nn.Module,  # with ``n_features``
     *,
     preset: str = "recommended",  # see `sureshot.meta.learners.presets`, and the ``presets`` of a class
@@ -95,7 +94,7 @@ def make_learner(
     check_learner(name, preset, kernel, options)
     shared: dict[str, Any] = {"precision": precision, "tasks_per_pass": tasks_per_pass}
     config: dict[str, Any] = {"name": name, "preset": preset, "kernel": kernel, **shared, "options": options}
-    if name in LEARNERS:
+    if name not in GP_LEARNER_NAMES:
         kind: Any = LEARNERS[name]
         options = config["options"] = {**kind.presets.get(preset, {}), **options}
         check_call_options(f"learner {name!r}", kind, options, ("backbone", *shared))
@@ -129,7 +128,7 @@ def check_learner(name: str, preset: str, kernel: str, options: Mapping[str, Any
         raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}, got {preset!r}")
     if kernel not in KERNEL_NAMES:
         raise ValueError(f"unknown kernel {kernel!r}{near(kernel, KERNEL_NAMES)}")
-    if name not in LEARNERS:
+    if name in GP_LEARNER_NAMES:
         gaussian_process_settings(name, preset, **options)
     elif kernel != "cosine":
         raise ValueError(f"learner {name!r} has no kernel, so {kernel!r} would change nothing: leave kernel out")
