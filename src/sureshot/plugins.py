@@ -90,6 +90,13 @@ class Registry(Mapping[str, Part], Generic[Part]):
             raise ValueError(f"the {self.kind} {name!r} of {places} cannot be used: {what}") from error
         return part
 
+    def make(self, name: str, *inputs: Any, **options: Any) -> Any:
+        """What a part makes of inputs and options; `ValueError` for options that it does not take."""
+        try:
+            return self[name](*inputs, **options)
+        except TypeError as error:
+            raise ValueError(f"{self.kind} {name!r} does not take these options: {error}") from error
+
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self.ours, *self._registered, *sorted(self._entries())]))
 

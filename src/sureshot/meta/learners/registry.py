@@ -102,10 +102,7 @@ def make_learner(
             del shared["tasks_per_pass"]
             if tasks_per_pass != 1:
                 raise ValueError(f"learner {name!r} passes every task by itself: leave tasks_per_pass at 1")
-        try:
-            learner = kind(backbone, **shared, **options)
-        except TypeError as error:  # of a class that hands options on
-            raise ValueError(f"learner {name!r} does not take these options: {error}") from None
+        learner = LEARNERS.make(name, backbone, **shared, **options)
         if package := LEARNERS.package(name):
             config["package"] = package
     else:

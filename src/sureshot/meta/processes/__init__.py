@@ -33,10 +33,7 @@ def make_process(
     """A learner of numbers, whose ``config`` has these arguments; ValueError for names and options that are none."""
     PROCESSES.require(name)
     check_call_options(f"learner {name!r}", PROCESSES[name], options, ("input_width", "target_width"))
-    try:
-        learner = PROCESSES[name](input_width, target_width, **options)
-    except TypeError as error:  # of a class that hands options on
-        raise ValueError(f"learner {name!r} does not take these options: {error}") from error
+    learner: RegressionLearner = PROCESSES.make(name, input_width, target_width, **options)
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
     learner.config = {"name": name, "input_width": input_width, "target_width": target_width, **values}
     if package := PROCESSES.package(name):

@@ -7,7 +7,7 @@ registered (`register_backbone`), count like ours (`sureshot.plugins`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -33,12 +33,7 @@ def make_backbone(
 ) -> Backbone:
     """A backbone by name."""
     check_backbone(name, options)
-    make: Callable[..., Backbone] = BACKBONES[name]
-    try:
-        backbone = make(input_shape, **options)
-    except TypeError as error:
-        given = ", ".join(f"{option} = {value!r}" for option, value in options.items())
-        raise ValueError(f"backbone {name!r} does not take these options ({given}): {error}") from error
+    backbone: Backbone = BACKBONES.make(name, input_shape, **options)
     if package := BACKBONES.package(name):
         backbone.config["package"] = package
     return backbone
