@@ -5,9 +5,6 @@ images of the base classes (`FeatureTransfer`, `BaselinePlusPlus`). `BayesianMAM
 `MAML` and `ABML` the whole network.
 """
 
-# The registry of all learners imports this package's modules, and these import the learners' contract: whoever comes
-# here first loads the contract first.
-import sureshot.meta.learners.embedding  # noqa: F401  # isort: split
 from sureshot.meta.baselines.abml import ABML
 from sureshot.meta.baselines.bayesian_maml import BayesianMAML
 from sureshot.meta.baselines.head_training import HeadTraining
