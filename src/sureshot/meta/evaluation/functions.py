@@ -61,10 +61,8 @@ class FunctionEvaluation(Result):
     @property
     def by_region(self) -> dict[str, list[SizeScores]]:
         """Scores of all sizes, by region."""
-        found: dict[str, list[SizeScores]] = {}
-        for one in self.scores:
-            found.setdefault(one.region, []).append(one)
-        return found
+        regions = dict.fromkeys(one.region for one in self.scores)
+        return {region: [one for one in self.scores if one.region == region] for region in regions}
 
     def ahead_of(self, other: FunctionEvaluation) -> tuple[Ahead, ...]:
         """Log densities less those of another method, paired by task; both must have had the same tasks."""

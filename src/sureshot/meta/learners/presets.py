@@ -22,7 +22,7 @@ VIII; Patacchiola et al. 2020.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -255,11 +255,10 @@ def gaussian_process_settings(name: str, preset: str, **options: Any) -> Gaussia
         chosen = dict(_PAPER[name])
         if preset == "released-code":
             chosen |= _RELEASED.get(name, {})
-    known = [field.name for field in fields(GaussianProcessSettings)]
-    hints = get_type_hints(GaussianProcessSettings)
+    hints = _types()
     for option, value in options.items():
-        if option not in known:
-            raise ValueError(f"learner {name!r} has no option {option!r}{near(option, known)}")
+        if option not in hints:
+            raise ValueError(f"learner {name!r} has no option {option!r}{near(option, hints)}")
         chosen[option] = typed_value(f"the option {option} of {name}", hints[option], value)
     settings = replace(GaussianProcessSettings(), **chosen)
     for option in options:
