@@ -47,11 +47,4 @@ def process_from_config(config: Mapping[str, Any]) -> RegressionLearner:
     return make_process(**{key: value for key, value in config.items() if key != "package"})
 
 
-__all__ = [
-    "PROCESSES",
-    "PROCESS_NAMES",
-    "ExactProcess",
-    "make_process",
-    "process_from_config",
-    "register_process",
-]
+__all__ = ["PROCESSES", "PROCESS_NAMES", "ExactProcess", "make_process", "process_from_config", "register_process"]
