@@ -20,9 +20,8 @@ from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.devices import device_for
-from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
+from sureshot.estimators.few_shot.fitted import FewShotFitted, LearnerEncoder, condition_rows
 from sureshot.estimators.few_shot.format import FEW_SHOT_FORMATS
-from sureshot.estimators.few_shot.inputs import LearnerEncoder
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.classifier import GPClassifier

@@ -1,4 +1,7 @@
-"""What `FewShotClassifier` has learnt with a checkpoint: its learner, given the labelled rows."""
+"""What `FewShotClassifier` has learnt with a checkpoint: its learner, given the labelled rows.
+
+These are embeddings of the learner's backbone, or the rows as they are if tasks change the backbone.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,35 @@ from torch import Tensor
 from sureshot.computing.layout import aligned
 from sureshot.computing.threads import threads_for
 from sureshot.estimators.classes.class_fitted import ClassFitted, left_out_by_folds
-from sureshot.estimators.few_shot.inputs import LearnerEncoder
-from sureshot.estimators.few_shot.predictors import ConditionedLearner, GaussianPredictor, condition_on
+from sureshot.estimators.few_shot.predictors import ConditionedLearner, GaussianPredictor, condition_on, input_shape
 from sureshot.estimators.fitted import TrainingSet
+from sureshot.estimators.rows.encoder import Encoder
 from sureshot.estimators.rows.support import Support
-from sureshot.meta.learners import ClassLearner
+from sureshot.meta.learners import ClassLearner, EmbeddingLearner
+
+
+@dataclass(frozen=True)
+class LearnerEncoder(Encoder):
+    """What a meta-trained learner is conditioned on."""
+
+    learner: ClassLearner  # in evaluation mode and double precision
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return input_shape(self.learner)
+
+    @property
+    def device(self) -> torch.device:
+        return self.learner.device
+
+    def embed(self, rows: Tensor) -> Tensor:
+        if isinstance(self.learner, EmbeddingLearner):
+            return self.learner.embed(rows.unsqueeze(0)).squeeze(0)
+        return rows.flatten(1)
+
+    @property
+    def exact(self) -> bool:
+        return not isinstance(self.learner, EmbeddingLearner)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from torch import Tensor
 from sureshot.data.remembered import Remembered
 from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.devices import device_for
-from sureshot.estimators.few_shot.fitted import FewShotFitted, condition_rows
-from sureshot.estimators.few_shot.inputs import LearnerEncoder
+from sureshot.estimators.few_shot.fitted import FewShotFitted, LearnerEncoder, condition_rows
 from sureshot.estimators.few_shot.number_fitted import FewShotNumbersFitted, FunctionInputs, condition_numbers
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.gp.format import GP_FORMAT

@@ -21,7 +21,6 @@ from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.estimators.classes.class_fitted import ClassPredictor
 from sureshot.estimators.classes.uncertainty import entropies, entropy
-from sureshot.estimators.few_shot.inputs import input_shape
 from sureshot.estimators.rows.preprocessing import kernel_inputs
 from sureshot.estimators.rows.support import Support
 from sureshot.gaussian.algebra import weighted_factor
@@ -39,6 +38,7 @@ from sureshot.meta.learners.gp import distance_left_out, distance_to_classes
 from sureshot.meta.learners.prediction import class_probabilities, temper
 from sureshot.meta.learners.task_inference import TaskProblem
 from sureshot.meta.tasks import TaskRows
+from sureshot.networks.backbones import Backbone
 
 _ENTRIES_PER_NUMBER = 256
 """About as many numbers a network holds for each of an input's; of a few layers of 64 channels."""
@@ -277,6 +277,12 @@ def _gaussian(
     if n_present < support.n_classes:
         posterior = WithPriorClasses(posterior, present, shift.expand(support.n_classes))
     return GaussianPredictor(learner, x, membership, prior, posterior, support.n_classes, evidence)
+
+
+def input_shape(learner: ClassLearner) -> tuple[int, ...]:
+    """Of one row."""
+    assert isinstance(learner.network, Backbone)
+    return learner.network.input_shape
 
 
 def whole_weights(weight: Tensor, who: str, instead: str = "a mean-field or least-squares learner") -> Tensor:
