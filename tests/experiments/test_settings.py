@@ -8,7 +8,7 @@ import pytest
 
 import experiments
 from sureshot.meta.training import TrainingConfig
-from sureshot.meta.training.assembly import check_names
+from sureshot.meta.training.episodic import check_names
 
 FILES = sorted((Path(experiments.__file__).parent / "settings").glob("*.toml"))
 

@@ -12,7 +12,7 @@ import torch
 
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.training import TrainingConfig, load_checkpoint, load_learner, train
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.meta.training.task_training import parameter_groups
 from sureshot.networks.checkpoint import restore, restore_optimiser
 from sureshot.persistence import ArtifactError, save_artifact

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from sureshot.data.labelled import FewShotData
 from sureshot.meta.training import EpisodicTraining, TrainingConfig, load_checkpoint, load_learner, read_log, train
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.networks import Processes, processes
 from sureshot.networks.loop import Run
 
@@ -47,7 +47,7 @@ from pathlib import Path
 import numpy as np
 from conftest import tiny_config, tiny_data
 from sureshot.meta.training import EpisodicTraining, train
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.networks import processes
 from sureshot.networks.loop import Run
 

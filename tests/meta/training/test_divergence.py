@@ -19,7 +19,7 @@ from sureshot.meta.training import (
     load_learner,
     train,
 )
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.networks import processes
 from sureshot.networks.checkpoint import load_checkpoint as load_any_checkpoint
 from sureshot.networks.loop import Run

@@ -22,7 +22,7 @@ from sureshot.meta.training import (
     read_log,
     train,
 )
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.meta.training.task_training import parameter_groups
 from sureshot.persistence import load_artifact, save_artifact
 

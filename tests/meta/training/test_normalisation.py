@@ -12,7 +12,7 @@ from sureshot.data.labelled import FewShotData, LabelledSet
 from sureshot.meta.evaluation.passes import embed_set
 from sureshot.meta.learners.base import ClassLearner
 from sureshot.meta.training import TrainingConfig
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.meta.training.normalisation import fit_normalisation, shrunk
 from sureshot.networks.backbones import as_inputs
 

@@ -16,7 +16,7 @@ from sureshot.meta.evaluation.calibration import temperature_of
 from sureshot.meta.evaluation.passes import embed_set
 from sureshot.meta.learners.gp import GaussianProcessLearner
 from sureshot.meta.training import TrainingConfig
-from sureshot.meta.training.assembly import build_learner
+from sureshot.meta.training.episodic import build_learner
 from sureshot.meta.training.validation import Validator, _other_shots, _other_way
 
 

@@ -24,12 +24,13 @@ from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
 from sureshot.meta.functions import FunctionData, load_functions
 from sureshot.meta.learners.base import ClassLearner
-from sureshot.meta.training.assembly import build_learner, check_names
+from sureshot.meta.learners.registry import check_learner, learns_base_classes, make_learner
 from sureshot.meta.training.config import FunctionTrainingConfig, TrainingConfig
 from sureshot.meta.training.functions import FunctionScores, FunctionTraining, build_process
 from sureshot.meta.training.task_training import UNIT, TaskTraining
 from sureshot.meta.training.validation import ValidationScores, Validator
 from sureshot.networks import Processes, Progress, Scores, processes
+from sureshot.networks.backbones import check_backbone, draws_weights, make_backbone
 from sureshot.networks.log import read_log as read_any_log
 from sureshot.networks.seeds import generator_for
 
@@ -97,6 +98,32 @@ def _trainee(
     check_names(config)
     found = load_few_shot(config.data.name, root, **config.data.options) if data is None else data
     return EpisodicTraining(build_learner(config, found.train), config, found, group)
+
+
+def check_names(config: TrainingConfig) -> None:
+    """Refuse learners, kernels, backbones and options that do not exist, before any data are read (`ValueError`)."""
+    settings = config.learner
+    check_learner(settings.name, settings.preset, settings.kernel, settings.options)
+    check_backbone(config.backbone.name, config.backbone.options)
+
+
+def build_learner(config: TrainingConfig, data: LabelledSet) -> ClassLearner:
+    """The learner that the settings describe, for inputs like those of a labelled set, with initial weights."""
+    seed = {"seed": config.training.seed} if draws_weights(config.backbone.name) else {}
+    backbone = make_backbone(config.backbone.name, tuple(data.x.shape[1:]), **(seed | config.backbone.options))
+    settings = config.learner
+    options = dict(settings.options)
+    if learns_base_classes(settings.name, settings.preset, **options):
+        options.setdefault("n_base_classes", data.n_classes)
+    return make_learner(
+        settings.name,
+        backbone,
+        preset=settings.preset,
+        kernel=settings.kernel,
+        precision=settings.precision,
+        tasks_per_pass=settings.tasks_per_pass,
+        **options,
+    )
 
 
 class EpisodicTraining(TaskTraining):
