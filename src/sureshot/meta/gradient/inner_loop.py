@@ -48,14 +48,14 @@ def adapt(
     at_once: int | None = None,  # tasks whose intermediate numbers are held together; all by default
 ) -> Parameters:
     """Parameters adapted to each task, tasks leading; ValueError if a loss or gradient is not finite."""
-    slope = grad_and_value(loss)
 
     def one(task: Any) -> tuple[Parameters, Tensor]:
         """Parameters after the steps, and of every step (steps,) a number that is finite if the step is."""
+        slope = grad_and_value(lambda parameters, step: loss(parameters, step, task))  # the task takes no gradient
         parameters, sizes = start, []
         for step in range(descent.steps):
             with torch.no_grad() if descent.first_order else nullcontext():
-                gradient, reached = slope(parameters, step, task)
+                gradient, reached = slope(parameters, step)
             parameters = {name: value - descent.rate * gradient[name] for name, value in parameters.items()}
             sizes.append(reached.detach() + sum(part.detach().abs().sum() for part in gradient.values()))
         return parameters, torch.stack(sizes)
