@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sureshot.meta.training.checkpoint import Checkpoint
     from sureshot.meta.training.config import TrainingConfig
 
-USUAL_TASKS = 1000  # of out-of-episode detection and robustness, as in the papers
+USUAL_TASKS = 1000  # of out-of-episode detection, robustness and the temperature, as in the papers
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ class EvaluationOptions:
             "protocol": protocol,
             "n_tasks": self.tasks,
             "n_batches": min(5, self.tasks),
+            "validation_tasks": usual,
             "out_of_episode": usual if self.out_of_episode is None else self.out_of_episode,
             "robustness": corrupted_tasks if self.robustness is None else self.robustness,
             "corrupted": self.corrupted,

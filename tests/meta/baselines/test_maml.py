@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from sureshot.meta.baselines import MAML
 from sureshot.meta.learners import make_learner
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import make_backbone
+from sureshot.networks.backbones.base import Backbone
 
 WAY, SHOTS, QUERIES = 3, 2, 3
 
@@ -29,8 +30,24 @@ def tasks(*shape: int, n_tasks: int = 2) -> Tasks:
     return Tasks(x[0], labels[0], x[1], labels[1], WAY)
 
 
+class Attentive(Backbone):
+    """A layer of a transformer on columns, two to a place."""
+
+    name = "attentive"
+
+    def __init__(self, input_shape: tuple[int, ...], *, seed: int = 0) -> None:
+        super().__init__(input_shape, 4, {"seed": seed})
+        self.embed = nn.Linear(2, 4)
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+
+    def encode(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(self.embed(x.unflatten(-1, (-1, 2)))).mean(1)
+        return found
+
+
 def learner(kind: str, **options: Any) -> MAML:
-    backbone = {
+    backbone: Backbone = {
+        "attentive": lambda: Attentive((4,)),
         "mlp": lambda: make_backbone("mlp", (4,), n_features=3, hidden=(5,), seed=1),
         "conv4": lambda: make_backbone("conv4", (1, 16, 16), n_filters=3, seed=1),
     }[kind]()
@@ -80,8 +97,9 @@ def test_loss_and_gradient_are_those_of_a_loop_by_hand(kind: str, first_order: b
     torch.testing.assert_close(found, other, rtol=1e-8, atol=1e-11)
 
 
-def test_the_gradient_is_the_slope() -> None:
-    model, around = learner("mlp", way=WAY), tasks(4)
+@pytest.mark.parametrize("kind", ["mlp", "attentive"])
+def test_the_gradient_is_the_slope(kind: str) -> None:
+    model, around = learner(kind, way=WAY), tasks(4)
     parameters = list(model.parameters())
     slopes = torch.autograd.grad(model(around).sum(), parameters)
     for parameter, slope in zip(parameters, slopes, strict=True):

@@ -25,6 +25,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
 from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_answers, check_way
@@ -199,7 +200,8 @@ class GradientLearner(ClassLearner):
         inner = {name.removeprefix("backbone."): part for name, part in network.items() if name.startswith("backbone.")}
         rough = torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         share = counts.to(torch.promote_types(x.dtype, torch.float32))  # of inputs a network refuses, it says why
-        with counting(self.backbone, share), rough:
+        # Attention in one pass has no second derivatives in torch.
+        with counting(self.backbone, share), rough, sdpa_kernel(SDPBackend.MATH):
             features: Tensor = functional_call(self.backbone, inner, (x,))
         return features.to(x.dtype) @ network["matrix"].mT + network["vector"]
 
