@@ -28,7 +28,7 @@ Y = np.column_stack([np.sin(X[:, 0]), X[:, 1], X.sum(1)])
 OPTIONS: dict[str, dict[str, Any]] = {
     "cnp": {"width": 16, "layers": 2},
     "np": {"width": 16, "layers": 2, "latent": 4, "draws_prediction": 5},
-    "dkt_regression": {"hidden": (8,)},
+    "dkt_regression": {"hidden": (8,), "kernels": 3},
 }
 
 
@@ -62,7 +62,10 @@ def test_answers_are_those_of_the_learner_given_all_rows(checkpoint: Path) -> No
     np.testing.assert_allclose(predicted[0], mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(predicted[1], deviation, rtol=1e-9)
     numbers, each = torch.from_numpy(Y[:5])[None], [slice(k, k + 1) for k in range(3)]
-    of_each = [Moments(found.mean[..., k], found.deviation[..., k]).log_density(numbers[..., k]) for k in each]
+    of_each = [
+        Moments(found.mean[..., k], found.deviation[..., k], found.log_weight).log_density(numbers[..., k])
+        for k in each
+    ]
     density = torch.cat(of_each).sum(0).numpy()
     np.testing.assert_allclose(model.log_density(QUERIES, Y[:5]), density, rtol=1e-9)
 
