@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import torch
 from sureshot.data.labelled import LabelledSet
 from sureshot.data.root import DataError
 from sureshot.meta.functions import FUNCTION_NAMES, FunctionProtocol, by_name, load_functions
+from sureshot.meta.functions.groups import Groups
 from sureshot.meta.functions.images import Images
 from sureshot.meta.functions.source import FunctionSource, with_context
 
@@ -155,10 +157,21 @@ def test_the_target_of_groups_is_no_input(tmp_path: Path) -> None:
 
 
 def test_groups_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="at least three groups"):
-        load_functions("groups", path=str(table(tmp_path, [3, 3])), group="shop", target="sold")
-    with pytest.raises(DataError, match="single row"):
+    with pytest.raises(DataError, match=r"2 groups of several rows .* at least three such groups"):
         load_functions("groups", path=str(table(tmp_path, [3, 1, 3])), group="shop", target="sold")
+    with pytest.raises(DataError, match="a group of a single row has nothing"):
+        Groups(torch.zeros(3, 1), torch.zeros(3, 1), torch.tensor([0, 0, 1]))
+
+
+def test_groups_of_a_single_row_are_left_out(tmp_path: Path) -> None:
+    """A table with them is as the table without them, and says so."""
+    options: dict[str, Any] = {"group": "shop", "target": "sold"}
+    path = table(tmp_path, [2, 1, 5, 9, 1, 4])
+    data, frame = load_functions("groups", path=str(path), **options), pd.read_csv(path)
+    assert "groups 2 / 1 / 1 (2 of a single row left out) by seed 0" in data.description
+    frame[frame.groupby("shop")["sold"].transform("size") > 1].to_csv(tmp_path / "rest.csv", index=False)
+    rest = load_functions("groups", path=str(tmp_path / "rest.csv"), **options)
+    assert (data.units, data.test.identity) == (rest.units, rest.test.identity)
 
 
 @pytest.mark.parametrize(

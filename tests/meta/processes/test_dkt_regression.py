@@ -64,8 +64,8 @@ def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.n
 OPTIONS: list[dict[str, Any]] = [
     {"hidden": ()},
     {"hidden": (5,), "n_features": 3},
-    {"hidden": (5,), "normalise": True},
-    {"hidden": (), "kernel": "linear"},
+    {"hidden": (5,), "normalise": True, "mean": (3,)},
+    {"hidden": (), "kernel": "linear", "mean": ()},
     {"hidden": (5,), "n_features": 2, "kernel": "spectral_mixture", "components": 3},
 ]
 

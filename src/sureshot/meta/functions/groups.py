@@ -50,17 +50,19 @@ def groups(
     fractions: Sequence[float] = (0.6, 0.2, 0.2),  # of the groups, to train on, to choose by, to test on
     seed: int = 0,  # of the split
 ) -> FunctionData:
-    """Groups of rows, apart in the three parts; columns are standardised by the rows of the training groups."""
+    """Groups of two rows or more, in three parts; columns are standardised by the rows of the training groups."""
     place = Path(root or ".") / path
     table = load_table(place, target, features=inputs, ignore=[target], group=group, task="numbers")
     assert table.groups is not None
     if any(name is None for name in table.groups):
         raise DataError(f"{place}: column {group!r} has gaps, so that rows belong to no group: fill them in")
-    names, number = np.unique(table.groups.astype(str), return_inverse=True)
+    each, group_of, counts = np.unique(table.groups.astype(str), return_inverse=True, return_counts=True)
+    kept_rows = counts[group_of] > 1
+    names, number = np.unique(each[group_of[kept_rows]], return_inverse=True)
     if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9 or len(names) < 3:
         raise DataError(
-            f"{place}: {len(names)} groups and fractions {list(fractions)}, expected at least three groups and three "
-            "positive fractions that sum to 1"
+            f"{place}: {len(names)} groups of several rows and fractions {list(fractions)}, expected at least three "
+            "such groups and three positive fractions that sum to 1"
         )
     ends = np.clip(
         np.round(np.cumsum(fractions)[:2] * len(names)).astype(int), (1, 2), (len(names) - 2, len(names) - 1)
@@ -68,7 +70,7 @@ def groups(
     parts = [np.isin(number, part) for part in np.split(shuffled(len(names), seed), ends)]
 
     def standardised(values: object) -> tuple[Tensor, list[list[float]]]:
-        found = torch.tensor(np.asarray(values, dtype=np.float64)).reshape(len(number), -1)
+        found = torch.tensor(np.asarray(values, dtype=np.float64)[kept_rows]).reshape(len(number), -1)
         deviation, mean = torch.std_mean(found[torch.from_numpy(parts[0])], 0)
         deviation = torch.where(deviation > 0, deviation, 1.0)
         return ((found - mean) / deviation).float(), [mean.tolist(), deviation.tolist()]
@@ -79,6 +81,7 @@ def groups(
     ]
     train, val, test = sources
     shares = " / ".join(str(len(one)) for one in np.split(np.arange(len(names)), ends))
-    described = f"{target} of each {group} in {place.name}, groups {shares} by seed {seed}"
+    alone = f" ({len(each) - len(names)} of a single row left out)" if len(each) > len(names) else ""
+    described = f"{target} of each {group} in {place.name}, groups {shares}{alone} by seed {seed}"
     columns = {} if table.feature_names is None else {"columns": list(table.feature_names)}
     return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets, **columns})

@@ -3,11 +3,13 @@
 The features (a network that starts as the identity), the kernel's parameters and the noise are learnt over tasks, by
 the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in
 a task, unless there are several `kernels`, each with its own parameters: then what is learnt is which of them made it.
-Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `normalise`
+Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `mean` the
+process is of what a function differs by from a curve that is learnt, too, one for each kernel. With `normalise`
 each task's targets are centred and scaled by its context alone, as if it had one more row of value 0 and variance 1, so
 that short contexts give no wild scale.
 
-Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Wilson & Adams 2013 (the
+Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Fortuin et al. 2019,
+"Meta-learning mean functions for Gaussian processes"; Wilson & Adams 2013 (the
 spectral mixture), "Gaussian process kernels for pattern discovery and extrapolation".
 """
 
@@ -29,7 +31,7 @@ from sureshot.kernels.gpytorch_kernels import SpectralMixtureKernel, set_values
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.processes.exact import conditioned, observed
-from sureshot.meta.processes.layers import check_sizes
+from sureshot.meta.processes.layers import Waves, answering, check_sizes
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import Backbone, Identity, MLPProjection
 
@@ -56,6 +58,7 @@ class DKTRegression(RegressionLearner):
         kernels: int = 1,  # M, of that kind, each with its own parameters
         hidden: Sequence[int] = (64, 64),  # widths of the network's layers; none for a process on the inputs themselves
         n_features: int | None = None,  # of the network; as many as inputs by default
+        mean: Sequence[int] | None = None,  # widths of a network of what functions have in common; zero by default
         objective: Literal["marginal", "predictive"] = "marginal",
         lengthscale: float | None = None,  # initial, of kernels that have one; `natural_lengthscale` by default
         components: int = 4,  # of the spectral mixture
@@ -94,12 +97,17 @@ class DKTRegression(RegressionLearner):
                 raw.data += factors.log()[:, None, None]
         if kernels > 1:
             self.log_share = nn.Parameter(torch.zeros(kernels, dtype=torch.float32))
+        self.mean: nn.Module | None = None
+        if mean is not None:
+            check_sizes(floor, **{"each width of mean": min(mean, default=1)})
+            waves, generator = Waves(input_width, 5), torch.Generator().manual_seed(seed)
+            self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * target_width], generator))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
         self.objective, self.normalise, self.floor = objective, normalise, floor
 
     @property
-    def network(self) -> Backbone:
-        return self.features
+    def network(self) -> nn.Module:
+        return nn.ModuleList([self.features, *([] if self.mean is None else [self.mean])])
 
     @property
     def noise(self) -> Tensor:
@@ -108,17 +116,17 @@ class DKTRegression(RegressionLearner):
 
     def encode(self, context: Context, generator: torch.Generator) -> _Known:
         centre, scale = self._scale(context)
-        z = self._embed(context.x)
-        scaled = context._replace(y=(context.y - centre) / scale)
+        z, rows = self._embed(context.x), self._apart(context, centre, scale)
         gram = self._covariance(z)
-        posterior = conditioned(gram, scaled, self.noise)
-        return _Known(z, posterior, centre, scale, self._evidence(gram, scaled, posterior).log_softmax(0))
+        posterior = conditioned(gram, rows, self.noise)
+        return _Known(z, posterior, centre, scale, self._evidence(gram, rows, posterior).log_softmax(0))
 
     def answer(self, encoded: _Known, query: Tensor) -> Moments:
         z = self._embed(query)
         queries = Queries(self._covariance(encoded.z, z), self._covariance(z, diag=True))
         mean, deviation, _ = observed(encoded.posterior, queries, self.noise)
-        return Moments(encoded.centre + encoded.scale * mean, encoded.scale * deviation, encoded.log_weight)
+        mean = encoded.centre + encoded.scale * (mean + self._mean(query))
+        return Moments(mean, encoded.scale * deviation, encoded.log_weight)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         if self.objective == "predictive":
@@ -129,7 +137,7 @@ class DKTRegression(RegressionLearner):
         """Of all rows of each task, (T,), in nats, in the units of the targets."""
         every = Context.of(tasks.merged())
         centre, scale = self._scale(Context.of(tasks.support))
-        evidence = self._evidence(self._covariance(self._embed(every.x)), every._replace(y=(every.y - centre) / scale))
+        evidence = self._evidence(self._covariance(self._embed(every.x)), self._apart(every, centre, scale))
         return evidence.logsumexp(0) - every.mask.sum(1) * scale.log().sum((1, 2))
 
     def _evidence(self, gram: Tensor, rows: Context, posterior: GramPosterior | None = None) -> Tensor:
@@ -137,6 +145,17 @@ class DKTRegression(RegressionLearner):
         prior = GramPrior(gram, gram.new_zeros(()))
         found = regression_log_evidence(prior, rows.y.mT, rows.mask, self.noise, posterior).sum(-1)
         return found if len(found) == 1 else found + self.log_share.log_softmax(0).unsqueeze(1)
+
+    def _apart(self, rows: Context, centre: Tensor, scale: Tensor) -> Context:
+        """Targets scaled and less the mean of each kernel, (M, T, N, K)."""
+        return rows._replace(y=(rows.y - centre) / scale - self._mean(rows.x))
+
+    def _mean(self, x: Tensor) -> Tensor:
+        """Of each kernel's functions at inputs (T, N, D), in units of their scale; broadcasts to (M, T, N, K)."""
+        if self.mean is None:
+            return x.new_zeros(1, 1, 1, 1)
+        found: Tensor = self.mean(x)
+        return found.unflatten(-1, (-1, self.target_width)).movedim(-2, 0)
 
     def _covariance(self, z: Tensor, other: Tensor | None = None, diag: bool = False) -> Tensor:
         """Of features by each kernel, (M, T, 1, N, Q) or with `diag` (M, T, 1, N)."""

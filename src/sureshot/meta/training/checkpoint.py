@@ -105,7 +105,7 @@ def save_checkpoint(
 
 def parts_of(learner: Learner) -> dict[str, Any]:
     """What builds a learner again: entries of the header."""
-    return {"learner": learner.config, "backbone": {} if learner.network is None else learner.network.config}
+    return {"learner": learner.config, "backbone": getattr(learner.network, "config", {})}
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
