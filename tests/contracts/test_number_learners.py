@@ -59,7 +59,11 @@ CASES = [
     Case("dkt by predictive density", "dkt_regression", {"hidden": (8,), "objective": "predictive"}),
     Case("dkt on normalised targets", "dkt_regression", {"hidden": (8,), "normalise": True}, (2, 3)),
     Case("dkt with a spectral mixture", "dkt_regression", {"hidden": (), "kernel": "spectral_mixture"}),
-    Case("dkt of several kernels", "dkt_regression", {"hidden": (8,), "kernel": "spectral_mixture", "kernels": 3}),
+    Case(
+        "dkt of several kernels",
+        "dkt_regression",
+        {"hidden": (8,), "kernel": "spectral_mixture", "kernels": 3, "mean": (4,)},
+    ),
 ]
 
 

@@ -42,6 +42,18 @@ def learner_of(**options: Any) -> DKTRegression:
     return learner
 
 
+def common(learner: DKTRegression, x: np.ndarray) -> np.ndarray:
+    """What functions have in common at inputs (N, D), (N, K), by the weights of its layers."""
+    if learner.mean is None:
+        return np.zeros((len(x), 2))
+    angles = x * 2.0 ** np.arange(5)
+    values = np.concatenate([x, np.sin(angles), np.cos(angles)], 1)
+    layers = [value.detach().numpy() for value in learner.mean.parameters()]
+    for place in range(0, len(layers), 2):
+        values = (values if place == 0 else np.maximum(values, 0)) @ layers[place].T + layers[place + 1]
+    return values
+
+
 def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         z1, z2 = (learner.features(torch.from_numpy(x)).numpy() for x in (x1, x2))
@@ -89,30 +101,32 @@ def test_against_dense_matrices(options: dict[str, Any]) -> None:
         covariance = dense_kernel(learner, x, x) + noise * np.eye(len(x))
         cross = dense_kernel(learner, query, x)
         inverse = np.linalg.inv(covariance)
-        expected = centre + scale * (cross @ inverse @ ((y - centre) / scale))
+        residual = (y - centre) / scale - common(learner, x)
+        expected = centre + scale * (common(learner, query) + cross @ inverse @ residual)
         prior = dense_kernel(learner, query, query).diagonal()
         variance = prior + noise - np.einsum("qn,nm,qm->q", cross, inverse, cross)
         np.testing.assert_allclose(mean[task], expected, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(deviation[task], np.sqrt(variance)[:, None] * scale, rtol=1e-8)
         every, targets = np.concatenate([x, query]), np.concatenate([y, truth])
         whole = dense_kernel(learner, every, every) + noise * np.eye(len(every))
+        means = centre + scale * common(learner, every)
         total = sum(
-            stats.multivariate_normal.logpdf(targets[:, k], np.full(len(every), centre[k]), scale[k] ** 2 * whole)
-            for k in range(2)
+            stats.multivariate_normal.logpdf(targets[:, k], means[:, k], scale[k] ** 2 * whole) for k in range(2)
         )
         np.testing.assert_allclose(evidence[task], total, rtol=1e-8)
         np.testing.assert_allclose(losses[task], -total / len(every), rtol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "spectral_mixture"])
-def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str) -> None:
-    options: dict[str, Any] = {"hidden": (5,), "kernel": kernel}
+@pytest.mark.parametrize(("kernel", "mean"), [("rbf", (3,)), ("spectral_mixture", None)])
+def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str, mean: tuple[int] | None) -> None:
+    options: dict[str, Any] = {"hidden": (5,), "kernel": kernel, "mean": mean}
     learner, tasks = learner_of(kernels=3, normalise=True, **options), double_tasks()
     singles = [learner_of(normalise=True, **options) for _ in range(3)]
     states = {name: value for name, value in learner.state_dict().items() if name != "log_share"}
     for m, single in enumerate(singles):
         shapes = {name: value.shape for name, value in single.state_dict().items()}
-        single.load_state_dict({name: v if v.shape == shapes[name] else v[m] for name, v in states.items()})
+        own = {name: v if v.shape == shapes[name] else v.unflatten(0, (3, -1))[m] for name, v in states.items()}
+        single.load_state_dict({name: v.view(shapes[name]) for name, v in own.items()})
     share = learner.log_share.detach().numpy()
     share = share - logsumexp(share)
     answers = [single.adapt(tasks) for single in singles]
@@ -126,7 +140,9 @@ def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str
         log = share.copy()
         for m, single in enumerate(singles):
             covariance = dense_kernel(single, x, x) + float(single.noise.detach()) * np.eye(len(x))
-            log[m] += stats.multivariate_normal.logpdf(scaled.T, np.zeros(len(x)), covariance).sum()
+            log[m] += stats.multivariate_normal.logpdf(
+                (scaled - common(single, x)).T, np.zeros(len(x)), covariance
+            ).sum()
         log -= logsumexp(log)
         each = [one.log_density(tasks.query_x, tasks.query_y)[task].numpy() for one in answers]
         np.testing.assert_allclose(density[task], logsumexp(log[:, None] + each, 0), rtol=1e-8)
