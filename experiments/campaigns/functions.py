@@ -151,9 +151,9 @@ def shown_of(records: Sequence[Mapping[str, Any]], functions: str) -> dict[str, 
 
 
 def mean_score(parts: Sequence[Mapping[str, Any]], region: str, score: str, sizes: Sequence[int]) -> float:
-    """Mean over seeds and some sizes of the context."""
+    """Mean over seeds and those sizes of the context that there are."""
     found = _by_size(parts, region, score)
-    return float(np.mean([value for size in sizes for value in found[size]]))
+    return float(np.mean([value for size in sizes for value in found.get(size, [])]))
 
 
 def _by_size(parts: Sequence[Mapping[str, Any]], region: str, score: str) -> dict[int, list[float]]:
