@@ -3,14 +3,14 @@
 The features (a network that starts as the identity), the kernel's parameters and the noise are learnt over tasks, by
 the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in
 a task, unless there are several `kernels`, each with its own parameters: then what is learnt is which of them made it.
-Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `mean` the
-process is of what a function differs by from a curve that is learnt, too, one for each kernel. With `normalise`
-each task's targets are centred and scaled by its context alone, as if it had one more row of value 0 and variance 1, so
-that short contexts give no wild scale.
+Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `mean` each
+kernel has a curve as well, which is learnt, and the process is what functions differ from it by; without, it is around
+zero, as published. With `normalise` each task's targets are centred and scaled by its context alone, as if it had one
+more row of value 0 and variance 1, so that short contexts give no wild scale.
 
 Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Fortuin et al. 2019,
-"Meta-learning mean functions for Gaussian processes"; Wilson & Adams 2013 (the
-spectral mixture), "Gaussian process kernels for pattern discovery and extrapolation".
+"Meta-learning mean functions for Gaussian processes"; Wilson & Adams 2013 (the spectral mixture), "Gaussian process
+kernels for pattern discovery and extrapolation".
 """
 
 from __future__ import annotations
@@ -79,23 +79,23 @@ class DKTRegression(RegressionLearner):
         if hidden:
             self.features = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
         width = self.features.n_features
+        several = kernels > 1
         # Of the first scales, to both sides of what is given; a kernel alone has no dimension for them.
-        factors = 4.0 ** torch.linspace(-1, 1, kernels) if kernels > 1 else torch.ones(())
+        factors = 4.0 ** (torch.linspace(-1, 1, kernels) if several else torch.zeros(())).float()
         self.kernel: Kernel
         if kernel not in (*KERNEL_NAMES, "spectral_mixture"):
             raise ValueError(f"unknown kernel {kernel!r}: expected one of {', '.join(KERNEL_NAMES)}, spectral_mixture")
         if kernel == "spectral_mixture":
             self.kernel = _spectral_mixture(width, components, highest_frequency, factors)
         else:
-            self.kernel = TaskKernel(
-                kernel, width, lengthscale=lengthscale, n_classes=kernels if kernels > 1 else None
-            ).kernel
+            count = kernels if several else None
+            self.kernel = TaskKernel(kernel, width, lengthscale=lengthscale, n_classes=count).kernel
+        if several and kernel != "spectral_mixture":
             raw = dict(self.kernel.named_parameters()).get("base_kernel.raw_lengthscale")
-            if kernels > 1 and raw is None:
+            if raw is None:
                 raise ValueError(f"several kernels start at different length-scales, and {kernel!r} has none: pass 1")
-            if raw is not None and kernels > 1:
-                raw.data += factors.log()[:, None, None]
-        if kernels > 1:
+            raw.data += factors.log()[:, None, None]
+        if several:
             self.log_share = nn.Parameter(torch.zeros(kernels, dtype=torch.float32))
         self.mean: nn.Module | None = None
         if mean is not None:
@@ -183,11 +183,11 @@ def _spectral_mixture(
     factors: Tensor,  # (M,) or (), of the frequencies of each kernel
 ) -> Kernel:
     """Of as many components with frequencies evenly spread."""
-    means = (factors.unsqueeze(-1) * torch.linspace(0.0, highest, components)).clamp_min(1e-3)
+    means = (factors.unsqueeze(-1) * torch.linspace(0.0, highest, components).to(factors)).clamp_min(1e-3)
     scales = (factors * highest / (2 * components)).unsqueeze(-1)
     return set_values(
         SpectralMixtureKernel(components, width, batch_shape=factors.shape).float(),
-        mixture_weights=torch.full((components,), 1 / components),
+        mixture_weights=torch.full((components,), 1 / components, dtype=torch.float32),
         mixture_means=means[..., None, None],
         mixture_scales=scales[..., None, None],
     )
