@@ -147,7 +147,8 @@ def outcome_of(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell], sett
             f"{TASKS_PER_STEP} tasks a step; they are tested on {settings.tasks} other tasks that all of them share, "
             "of 50 targets (of a day half of its hours, and at most 12 are context). Beyond the range both context and "
             "targets lie in the range as wide above, where no learner has trained. Densities are means of the marginal "
-            "log densities of single rows in nats, deviations have a floor of 0.01, and those of np are by 32 draws of its latent given the context."
+            "log densities of single rows in nats, deviations have a floor of 0.01, and those of np are by 32 draws of "
+            "its latent given the context."
         ),
         tables=tuple(_tables(records, settings)),
         config=settings,
