@@ -160,6 +160,7 @@ def outcome_of(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell], sett
             "Steps are those that a few minutes of one core allow, the last fifth at a tenth of the rate; the papers "
             "train for hours on a GPU.",
             "np is trained by the density of its answers (Foong et al. 2020), not by a bound.",
+            f"{SEVERAL} and {MEANS} are in no paper: each task weighs the kernels by their evidence.",
             "cnp, np and anp see inputs also as sines and cosines of 1 to 16 radians a unit.",
             "anp is the path without a latent, convcnp has residual blocks with dilations in place of a U-Net.",
             "What repeats takes convcnp longer than it has here: a view twice as wide, of all training inputs, was no "
