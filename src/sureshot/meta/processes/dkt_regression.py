@@ -81,7 +81,8 @@ class DKTRegression(RegressionLearner):
         width = self.features.n_features
         several = kernels > 1
         # Of the first scales, to both sides of what is given; a kernel alone has no dimension for them.
-        factors = 4.0 ** (torch.linspace(-1, 1, kernels) if several else torch.zeros(())).float()
+        powers = torch.linspace(-1, 1, kernels, dtype=torch.float32)
+        factors = 4.0**powers if several else torch.ones((), dtype=torch.float32)
         self.kernel: Kernel
         if kernel not in (*KERNEL_NAMES, "spectral_mixture"):
             raise ValueError(f"unknown kernel {kernel!r}: expected one of {', '.join(KERNEL_NAMES)}, spectral_mixture")
@@ -183,7 +184,8 @@ def _spectral_mixture(
     factors: Tensor,  # (M,) or (), of the frequencies of each kernel
 ) -> Kernel:
     """Of as many components with frequencies evenly spread."""
-    means = (factors.unsqueeze(-1) * torch.linspace(0.0, highest, components).to(factors)).clamp_min(1e-3)
+    means = torch.linspace(0.0, highest, components, dtype=factors.dtype)
+    means = (factors.unsqueeze(-1) * means).clamp_min(1e-3)
     scales = (factors * highest / (2 * components)).unsqueeze(-1)
     return set_values(
         SpectralMixtureKernel(components, width, batch_shape=factors.shape).float(),
