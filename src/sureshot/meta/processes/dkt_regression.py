@@ -69,7 +69,8 @@ class DKTRegression(RegressionLearner):
         seed: int = 0,
     ) -> None:
         super().__init__(input_width, target_width)
-        check_sizes(floor, components=components, kernels=kernels)
+        widths = {"each width of mean": min(mean or (), default=1)}
+        check_sizes(floor, components=components, kernels=kernels, **widths)
         if min(noise, highest_frequency) <= 0 or (not hidden and n_features not in (None, input_width)):
             raise ValueError(
                 f"noise and highest_frequency must be positive, got {noise} and {highest_frequency}; and without "
@@ -100,7 +101,6 @@ class DKTRegression(RegressionLearner):
             self.log_share = nn.Parameter(torch.zeros(kernels, dtype=torch.float32))
         self.mean: nn.Module | None = None
         if mean is not None:
-            check_sizes(floor, **{"each width of mean": min(mean, default=1)})
             waves, generator = Waves(input_width, 5), torch.Generator().manual_seed(seed)
             self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * target_width], generator))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
