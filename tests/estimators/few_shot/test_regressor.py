@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from sureshot import FewShotRegressor, GPRegressor, load
 from sureshot.estimators.few_shot.number_fitted import FunctionInputs
@@ -115,6 +117,33 @@ def test_a_single_number_comes_back_in_one_dimension(tmp_path: Path) -> None:
     assert len(model.suggest(QUERIES[:, :1]).rows) == 5
 
 
+def test_before_fit_it_says_the_prior_and_that_it_is_one(checkpoint: Path) -> None:
+    model = FewShotRegressor(checkpoint)
+    with pytest.warns(UserWarning, match="answers are the prior") as caught:
+        mean, deviation = model.predict(pd.DataFrame(QUERIES, columns=["a", "b"]), return_std=True)
+    assert [one.filename for one in caught] == [__file__]
+    found = told(model.partial_fit(X, Y).learner_, X[:0], Y[:0], QUERIES)
+    expected = [part[0].numpy() for part in found.overall()]
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(deviation, expected[1], rtol=1e-9)
+    assert not np.allclose(model.predict(QUERIES), mean)
+
+
+@pytest.mark.filterwarnings("ignore:no row has been learnt")
+def test_before_fit_all_that_needs_no_row_is_told(checkpoint: Path, tmp_path: Path) -> None:
+    model = FewShotRegressor(checkpoint)
+    with pytest.warns(UserWarning, match="0 left-out rows cannot vouch"):
+        interval = model.predict_interval(QUERIES, 0.8)
+    np.testing.assert_allclose(model.predict_quantile(QUERIES, 0.9), interval.upper)
+    assert model.sample_y(QUERIES, 4).shape == (5, 3, 4)
+    assert np.isfinite(model.log_density(QUERIES, Y[:5])).all()
+    for call in (model.outlier_score, model.suggest, model.influence):
+        with pytest.raises(NotFittedError):
+            call(QUERIES)
+    with pytest.raises(NotFittedError):
+        model.save(tmp_path / "model")
+
+
 @pytest.fixture(scope="module")
 def of_shops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a table whose numbers are nowhere near 0 and 1."""
@@ -180,6 +209,11 @@ TOWNS = pd.DataFrame(X[:, :2], columns=["rain", "age"])
 
 
 def test_columns_of_a_table_go_by_name(of_towns: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:  # columns by their names before fit, too
+        warnings.simplefilter("always")
+        before = [FewShotRegressor(of_towns).predict(rows) for rows in (TOWNS[["age", "rain"]], TOWNS.to_numpy())]
+    assert ["prior" in str(one.message) for one in caught] == [True, True]
+    np.testing.assert_array_equal(*before)
     of_arrays = FewShotRegressor(of_towns).fit(TOWNS.to_numpy(), Y[:, 0])
     expected = of_arrays.predict(TOWNS.to_numpy())
     assert list(of_arrays.feature_names_in_) == ["rain", "age"]
@@ -243,6 +277,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         "3 numbers a row, but y has 1",
     ),
     "text": (lambda path: FewShotRegressor(path).fit(X, np.full((9, 3), "a")), ValueError, "y must hold numbers"),
+    "no rows": (
+        lambda path: FewShotRegressor(path).fit(X[:0], Y[:0]),
+        ValueError,
+        "Before fit predictions are the prior",
+    ),
     "weights": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 0.5)), ValueError, "Use GPRegressor for real"),
     "many rows": (lambda path: FewShotRegressor(path).fit(X, Y, np.full(9, 1e9)), MemoryError, "of 9,000,000,000 rows"),
     "covariance": (

@@ -117,7 +117,7 @@ class ConditionedProcess(NumberPredictor):
         x, y = (torch.from_numpy(part).repeat_interleave(repeats, 0)[None].to(device) for part in (rows.x, rows.y))
         with torch.no_grad(), threads_for(len(x[0])):
             posterior = learner.condition(x, y)
-            weight = posterior.moments(x[:, :1]).weight.flatten().cpu().numpy()
+            weight = posterior.moments(x.new_zeros(1, 1, x.shape[-1])).weight.flatten().cpu().numpy()
         return cls(learner, posterior, x, y, weight)
 
     @property

@@ -7,6 +7,9 @@ checkpoint of `sureshot meta-train`: `fit` gives its learner the labelled rows f
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import numpy as np
 
 from sureshot.computing.surroundings import undisturbed
 from sureshot.estimators.arguments import RandomState
@@ -15,9 +18,11 @@ from sureshot.estimators.few_shot.format import FEW_SHOT_NUMBERS_FORMAT
 from sureshot.estimators.few_shot.number_fitted import FewShotNumbersFitted, FunctionInputs, condition_numbers
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.fitted_attribute import FittedAttribute
+from sureshot.estimators.numbers.number_fitted import NumberFitted
 from sureshot.estimators.numbers.regressor_base import IncrementalRegressor
-from sureshot.estimators.rows.readers import Reader
+from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.meta.training.checkpoint import load_checkpoint
+from sureshot.warned import warn
 
 
 @undisturbed
@@ -52,7 +57,8 @@ class FewShotRegressor(IncrementalRegressor):
     X and y are in the units of the functions that the learner was trained on; of one that was trained on the groups of
     a table, in those of the table, whose columns a DataFrame has by name, in any order. Answers are what the learner
     says; sets of rows are taken as they are, a row of weight 2 as two rows. Intervals are conformal, from rows left out
-    one at a time. Beyond the range of the training's inputs most learners know nothing.
+    one at a time. Beyond the range of the training's inputs most learners know nothing. Before `fit` predictions are
+    the prior, what the learner says of any function, with a warning.
 
     Examples
     --------
@@ -77,7 +83,7 @@ class FewShotRegressor(IncrementalRegressor):
 
     _formats = (FEW_SHOT_NUMBERS_FORMAT,)
 
-    def _reader(self) -> Reader:
+    def _reader(self) -> FunctionInputs:
         if not isinstance(self.checkpoint, str | os.PathLike):
             raise TypeError(
                 f"checkpoint must be the path of a learner of numbers that `sureshot meta-train` wrote; got "
@@ -86,6 +92,23 @@ class FewShotRegressor(IncrementalRegressor):
         found = load_checkpoint(self.checkpoint)
         learner = found.build_process().double().requires_grad_(False)
         return FunctionInputs.of(learner.to(device_for(self.device)), found.artifact.header.get("units"))
+
+    def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
+        if np.size(y) == 0:
+            raise ValueError("y has no number: pass one row at least. Before fit predictions are the prior.")
+        return super()._first_rows(X, y, sample_weight, row_id)
+
+    def _answering(self, X: Any) -> NumberFitted:
+        """The learner without context, where there are no rows yet."""
+        if self.__sklearn_is_fitted__():
+            return super()._answering(X)
+        reader = self._reader()
+        _, columns = reader.check(type(self).__name__, X, None)
+        n_targets = reader.learner.target_width
+        nothing = LabelledRows(np.zeros((0, *reader.shape)), np.zeros((0, n_targets)), np.zeros(0))
+        warn("no row has been learnt, so answers are the prior: what the checkpoint's learner says of any function")
+        training = TrainingSet(reader, columns, np.empty(0), nothing, None, one_target=n_targets == 1)
+        return condition_numbers(training, reader)
 
     def _learn(self, training: TrainingSet, known: FewShotNumbersFitted | None, seed: int) -> FewShotNumbersFitted:
         reader, wanted = training.reader, training.rows.y.shape[1]

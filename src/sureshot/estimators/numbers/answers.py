@@ -152,8 +152,13 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         Forecast
             With ``mean``, ``deviation``, ``quantile(q)``, ``interval(coverage)`` and ``log_density(y)``.
         """
-        fitted = self._current()
+        fitted = self._answering(X)
         return Forecast(fitted, self._prediction(fitted, X))
+
+    def _answering(self, X: Any) -> NumberFitted:
+        """What answers about rows are made of; `NotFittedError` where nothing is known before rows are learnt."""
+        found: NumberFitted = self._current()
+        return found
 
     def predict_quantile(self, X: Rows, q: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """Predict the numbers that shares of all rows like each are less than.
@@ -228,7 +233,7 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
         ndarray (n, n_samples), or (n, P, n_samples) for P targets
             In units of y, noise included.
         """
-        fitted, n_samples = self._current(), check_count("n_samples", n_samples)
+        fitted, n_samples = self._answering(X), check_count("n_samples", n_samples)
         rng = np.random.default_rng(checked_random_state(random_state).randint(2**31 - 1))
         drawn = self._prediction(fitted, X).sample(n_samples, rng)
         return drawn[:, 0] if fitted.one_target else drawn

@@ -145,6 +145,8 @@ class NumberFitted(Fitted, ABC):
         """
         if self.reader.unseen_errors is not None:
             return self.reader.unseen_errors / self.wider
+        if not len(self.rows.y):
+            return self.rows.y.T
         y, found = self.left_out
         return np.sort(found.errors(y).T, axis=1)
 
