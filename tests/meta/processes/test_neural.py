@@ -206,3 +206,21 @@ def test_inputs_too_far_for_a_grid() -> None:
     far = torch.tensor([[[0.0], [1e7]]])
     with pytest.raises(ValueError, match="scale the inputs, or lower points_per_unit"):
         learner.condition(far, far).moments(far)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_queries_that_see_no_context_are_told_the_same_however_far(width: int) -> None:
+    learner = stirred(make_process("convcnp", width, 1, width=4, points_per_unit=4.0, dilations=(1, 2)))
+    x = torch.rand(1, 5, width, generator=seeded(CPU), dtype=torch.float64)
+    posterior = learner.condition(x, x[..., :1])
+    beyond = torch.tensor([-1e300, -1e7, -1e2, -9.0, 0.5, 10.0, 50.0, 1e15], dtype=torch.float64)
+    queries = torch.full((1, 8, width), 0.5, dtype=torch.float64)
+    queries[..., -1] = beyond
+    prior = learner.condition(x[:, :0], x[:, :0, :1]).moments(torch.zeros_like(queries))
+    among, near = posterior.moments(queries), posterior.moments(queries[:, 4:5])
+    for part in ("mean", "deviation"):
+        found, alone, unknown = (getattr(moments, part)[0, 0] for moments in (among, near, prior))
+        torch.testing.assert_close(found[4:5], alone, rtol=1e-9, atol=1e-9)
+        others = torch.cat([found[:4], found[5:]])
+        torch.testing.assert_close(others, unknown[:7], rtol=1e-9, atol=1e-9)
+        assert float((alone - unknown[0]).abs()) > 1e-3
