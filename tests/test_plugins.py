@@ -25,6 +25,7 @@ from sureshot.data import DataError, FewShotData, LabelledSet, load_few_shot, re
 from sureshot.data.few_shot import DATASETS
 from sureshot.estimators.gp.backbone import network_for
 from sureshot.meta.baselines import ProtoNet
+from sureshot.meta.functions import load_functions
 from sureshot.meta.learners import EmbeddingLearner, learner_from_config, make_learner, register_learner
 from sureshot.meta.learners.registry import LEARNERS
 from sureshot.meta.processes import PROCESSES, make_process, process_from_config, register_process
@@ -38,6 +39,7 @@ from pathlib import Path
 import torch
 from sureshot.data import FewShotData, LabelledSet
 from sureshot.meta.baselines import ProtoNet
+from sureshot.meta.functions import FunctionData, FunctionRows, FunctionSource
 from sureshot.meta.processes.cnp import CNP
 from sureshot.networks.backbones import Backbone
 
@@ -70,12 +72,27 @@ def three_lines(root: Path | None = None, *, rows: int = 24, seed: int = 0):
         x = torch.randn(len(y), 4, generator=generator) / 9 + (first + y)[:, None]
         return LabelledSet(x, y, tuple(f"line {first + k}" for k in range(3)))
     return FewShotData(part(0), part(3), part(6), "three-lines", "lines")
+
+class Steps(FunctionSource):
+    input_width = target_width = 1
+
+    def __init__(self, height):
+        self.height, self.identity = height, f"steps of height {height}"
+
+    def rows(self, n_tasks, n_rows, generator, beyond):
+        x = torch.rand(n_tasks, n_rows, 1, generator=generator)
+        y = self.height * (x > torch.rand(n_tasks, 1, 1, generator=generator))
+        return FunctionRows(x, y, torch.full((n_tasks, 1), n_rows))
+
+def steps(root: Path | None = None, *, height: float = 1.0):
+    source = Steps(height)
+    return FunctionData(source, source, source, source.identity)
 """
 OFFERED = {
     "sureshot.backbones": {"waves": "waves_parts:Waves"},
     "sureshot.learners": {"centroids": "waves_parts:Centroids"},
     "sureshot.processes": {"ripples": "waves_parts:Ripples"},
-    "sureshot.datasets": {"three-lines": "waves_parts:three_lines"},
+    "sureshot.datasets": {"three-lines": "waves_parts:three_lines", "steps": "waves_parts:steps"},
 }
 RUN = {
     "data": {"name": "three-lines", "options": {"rows": 12}},
@@ -86,7 +103,7 @@ RUN = {
     "validation": {"every": 6, "tasks": 4, "queries": 4},
 }
 FUNCTIONS = """
-data.name = "sinusoids"
+data = { name = "steps", options = { height = 2.0 } }
 learner.name = "ripples"
 training.episodes = 4
 validation = { every = 4, tasks = 4 }
@@ -243,6 +260,14 @@ def test_learners_of_numbers_too(site: Path, tmp_path: Path) -> None:
     model = FewShotRegressor(tmp_path / "run").fit(x, x[:, 0])
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(FewShotRegressor.load(tmp_path / "model").predict(x), model.predict(x))
+    told = run("meta-evaluate", str(tmp_path / "run"), "--tasks", "3")
+    assert "test functions: steps of height 2.0" in told.stderr
+    assert told.exit_code == 0
+    uninstall()
+    without = {group: names for group, names in OFFERED.items() if group != "sureshot.datasets"}
+    uninstall = install(site, "waves-parts", "1.2", without, {"waves_parts": WAVES})
+    told = run("meta-evaluate", str(tmp_path / "run"), "--quiet")
+    assert "unknown data set 'steps': it is of waves-parts 1.2, of which 1.2 is installed" in told.stderr
     uninstall()
     missing = "unknown learner of numbers 'ripples': it is of waves-parts 1.2, which is not installed here"
     with pytest.raises(ArtifactError, match=missing):
@@ -250,8 +275,19 @@ def test_learners_of_numbers_too(site: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=missing):
         FewShotRegressor.load(tmp_path / "model")
     told = run("meta-evaluate", str(tmp_path / "run"), "--quiet")
-    assert missing in told.stderr
+    assert "unknown data set 'steps': it is of waves-parts 1.2, which is not installed here" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_data_sets_of_classes_and_of_functions_are_not_taken_for_each_other(site: Path) -> None:
+    install_waves(site)
+    with pytest.raises(DataError, match="the data set 'steps' returns FunctionData, and classes are FewShotData"):
+        load_few_shot("steps")
+    with pytest.raises(DataError, match="the data set 'three-lines' returns FewShotData, and functions are Func"):
+        load_functions("three-lines")
+    with pytest.raises(DataError, match=r"no functions called 'step' \(did you mean 'steps'\?\)"):
+        load_functions("step")
+    assert load_functions("steps", height=3.0).description == "steps of height 3.0"
 
 
 def test_a_data_set_that_is_missing_is_named(trained: tuple[Path, Callable[[], None]], site: Path) -> None:
@@ -289,7 +325,7 @@ def test_a_package_that_fails_is_in_nobody_elses_way(site: Path) -> None:
         "place": "waves_parts:Waves",
         "problem": None,
     }
-    assert {name for _, name in found} == {"waves", "centroids", "ripples", "three-lines", "broken", "lost"}
+    assert {name for _, name in found} == {"waves", "centroids", "ripples", "three-lines", "steps", "broken", "lost"}
     assert "No module named 'no_such_module'" in (found["backbone", "broken"]["problem"] or "")
     text = " ".join(run("doctor").stdout.split())
     assert "data set three-lines" in text

@@ -63,7 +63,7 @@ def test_the_template_is_a_package_of_parts(tmp_path: Path) -> None:
     assert trained.returncode == 0, trained.stderr
     told = json.loads(command("sureshot", "doctor", "--json", places=both, folder=tmp_path).stdout)["plugins"]
     assert {(plugin["name"], plugin["package"], plugin["problem"]) for plugin in told} == {
-        (name, "sureshot-own-parts 0.1.0", None) for name in ("fourier", "medians", "neighbours", "spots")
+        (name, "sureshot-own-parts 0.1.0", None) for name in ("fourier", "medians", "neighbours", "ramps", "spots")
     }
 
     without = command("sureshot", "meta-evaluate", "run", "--tasks", "2", places=(SOURCE,), folder=tmp_path)

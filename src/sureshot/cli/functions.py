@@ -37,9 +37,12 @@ def score_numbers(
         )
     from sureshot.cli.comparison_tables import tell_tables
     from sureshot.cli.function_report import tables_of, write_functions_page
+    from sureshot.data.few_shot import DATASETS
     from sureshot.meta.evaluation.functions import compare_functions
     from sureshot.meta.functions import load_functions
 
+    if package := some.artifact.header.get("dataset"):
+        DATASETS.require(settings[0]["name"], package)
     data = load_functions(settings[0]["name"], asked.data, **settings[0]["options"])
     for checkpoint in checkpoints.values():
         if checkpoint.artifact.header.get("rows", data.train.identity) != data.train.identity:

@@ -43,7 +43,14 @@ __all__ = ["FEW_SHOT_NAMES", "FewShotData", "LabelledSet", "load_few_shot", "reg
 
 def load_few_shot(name: str, root: Root = None, **options: Any) -> FewShotData:
     """Few-shot data by a name of the table above, with options such as ``rotations`` or ``seed``."""
-    return assembled("few-shot data", DATASETS, name, root, options)
+    return _assembled(name, root, options)
+
+
+def _assembled(name: str, root: Root, options: Mapping[str, Any]) -> FewShotData:
+    found = assembled("few-shot data", DATASETS, name, root, options)
+    if not isinstance(found, FewShotData):
+        raise DataError(f"the data set {name!r} returns {type(found).__name__}, and classes are FewShotData")
+    return found
 
 
 _SOURCES = ("omniglot", "miniimagenet", "cub", "cifar", "clinc150")
@@ -67,8 +74,8 @@ def transfer(
     novel_options: Mapping[str, Any] | None = None,
 ) -> FewShotData:
     """The training classes of one set, the validation and test classes of another, of inputs of one shape."""
-    source = assembled("few-shot data", DATASETS, base, root, base_options or {})
-    target = assembled("few-shot data", DATASETS, novel, root, novel_options or {})
+    source = _assembled(base, root, base_options or {})
+    target = _assembled(novel, root, novel_options or {})
     train = concatenate(list(source.parts.values())) if all_base_classes else source.train
     if share_source(base, novel):
         both = sorted({*train.class_names} & {*target.val.class_names, *target.test.class_names})
@@ -87,12 +94,12 @@ def transfer(
     )
 
 
-def _name_of(assemble: Callable[..., FewShotData]) -> str:
+def _name_of(assemble: Callable[..., Any]) -> str:
     """What a function that makes few-shot data is asked for by."""
     return str(getattr(assemble, "__name__", "")).replace("_", "-")
 
 
-_OURS: tuple[Callable[..., FewShotData], ...] = (
+_OURS: tuple[Callable[..., Any], ...] = (
     omniglot_lake,
     omniglot_vinyals,
     omniglot_choice,

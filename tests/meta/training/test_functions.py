@@ -128,6 +128,10 @@ def test_settings_are_of_the_kind_that_the_data_are(tmp_path: Path) -> None:
     assert FunctionTrainingConfig.from_dict(found.as_dict()) == found
     of_classes = run_config({"data": {"name": "cub"}, "learner": {"name": "protonet"}})
     assert isinstance(of_classes, TrainingConfig)
+    misspelt = run_config({"data": {"name": "sinusiods"}, "learner": {"name": "cnp"}})
+    assert isinstance(misspelt, FunctionTrainingConfig)
+    with pytest.raises(ValueError, match=r"no functions called 'sinusiods' \(did you mean 'sinusoids'\?\)"):
+        train(misspelt, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""A backbone, two learners and a data set for sureshot; pyproject.toml has the names by which it finds them."""
+"""A backbone, two learners and two data sets for sureshot; pyproject.toml has the names by which it finds them."""

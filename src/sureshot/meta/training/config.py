@@ -5,8 +5,8 @@ set, and a key that is not here is refused with the nearest names. Options of a 
 in the table ``options`` of its section and are checked by whoever takes them. A key ``preset`` before the sections
 names how a paper trains (`sureshot.meta.protocols.TRAINING_PRESETS`); keys beside it take precedence.
 
-``data.name`` says which of the two a run is. Networks of learners of functions are their options, so they have no
-section for a backbone.
+``data.name`` says which of the two a run is, or ``learner.name``. Networks of learners of functions are their options,
+so they have no section for a backbone.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class TrainingConfig(RunConfig):
 class FunctionTrainingConfig(RunConfig):
     """Everything that determines a meta-training run on functions."""
 
-    data: Choice  # one of `sureshot.meta.functions.FUNCTION_NAMES`
+    data: Choice  # see `sureshot.meta.functions.load_functions`
     learner: Choice  # see `sureshot.meta.processes.make_process`; its ``seed`` is that of the training unless given
     episodes: FunctionProtocol = field(default_factory=FunctionProtocol)
     training: OptimisationConfig = field(default_factory=OptimisationConfig)
@@ -214,9 +214,19 @@ class FunctionTrainingConfig(RunConfig):
 
 def run_config(tables: Mapping[str, Any]) -> TrainingConfig | FunctionTrainingConfig:
     """The settings of a run on classes or on functions, from nested mappings; `from_file` reads them."""
-    data = tables.get("data")
-    on_functions = isinstance(data, Mapping) and data.get("name") in FUNCTION_NAMES
-    return FunctionTrainingConfig.from_dict(tables) if on_functions else TrainingConfig.from_dict(tables)
+    return (FunctionTrainingConfig if _on_functions(tables) else TrainingConfig).from_dict(tables)
+
+
+def _on_functions(tables: Mapping[str, Any]) -> bool:
+    """By the name of the data; of data of others, or none, by that of the learner."""
+    parts = (tables.get(section) for section in ("data", "learner"))
+    data, learner = (part.get("name") if isinstance(part, Mapping) else None for part in parts)
+    if data in FUNCTION_NAMES:
+        return True
+    from sureshot.data.few_shot import FEW_SHOT_NAMES
+    from sureshot.meta.processes import PROCESSES
+
+    return data not in FEW_SHOT_NAMES and learner in PROCESSES
 
 
 def _with_preset(tables: Mapping[str, Any]) -> Mapping[str, Any]:

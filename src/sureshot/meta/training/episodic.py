@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sureshot import networks
-from sureshot.data.few_shot import DATASETS, load_few_shot
+from sureshot.data.few_shot import load_few_shot
 from sureshot.data.labelled import FewShotData, LabelledSet, digest
 from sureshot.data.root import Root
 from sureshot.meta.episodes import EpisodeSampler
@@ -136,9 +136,7 @@ class EpisodicTraining(TaskTraining):
     def __init__(self, learner: ClassLearner, config: TrainingConfig, data: FewShotData, group: Processes) -> None:
         protocol = config.episodes.to_protocol()
         choosing = {"validation_rows": digest((data.val.x, data.val.y))} if config.validation.every > 0 else {}
-        package = {"dataset": found} if (found := DATASETS.package(config.data.name)) else {}
-        rows = {"rows": digest((data.train.x, data.train.y)), **choosing, **package}
-        super().__init__(learner, config, group, rows)
+        super().__init__(learner, config, group, {"rows": digest((data.train.x, data.train.y)), **choosing})
         try:
             self.sampler = EpisodeSampler(_on(data.train, group.device), protocol, learner.samples_images)
         except ValueError as error:

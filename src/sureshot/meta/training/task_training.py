@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sureshot.data.few_shot import DATASETS
 from sureshot.meta.learners.base import Learner
 from sureshot.meta.learners.presets import settings_of
 from sureshot.meta.training.checkpoint import KIND, parts_of
@@ -54,7 +55,8 @@ class TaskTraining(Trainable):
         self.name = str(learner.config["name"])
         self.module = self.learner = learner.to(group.device)
         self.config, self.settings = config.as_dict(), config
-        self.parts = {**parts_of(learner), **parts}
+        package = {"dataset": found} if (found := DATASETS.package(config.data.name)) else {}
+        self.parts = {**parts_of(learner), **parts, **package}
         self.units_per_step = config.training.episodes_per_step
 
     def parameter_groups(self) -> list[dict[str, Any]]:
