@@ -101,6 +101,20 @@ def table(tmp_path: Path, sizes: list[int]) -> Path:
     return path
 
 
+def test_of_functions_with_few_rows_each_size_of_context_is_as_likely(tmp_path: Path) -> None:
+    path = table(tmp_path, [8] * 10)
+    source = load_functions("groups", path=str(path), group="shop", target="sold").train
+    tasks = source.sample(3000, FunctionProtocol((1, 50), 50), generator())
+    assert tasks.support_mask is not None
+    counts = torch.bincount(tasks.support_mask.sum(1))
+    assert counts[0] == 0
+    assert len(counts) == 5
+    assert float((counts[1:] / 3000 - 0.25).abs().max()) < 0.04
+    fixed = source.sample(3, FunctionProtocol(6, 50), generator())
+    assert fixed.support_mask is not None
+    assert fixed.support_mask.sum(1).tolist() == [4, 4, 4]
+
+
 def test_groups_of_a_table(tmp_path: Path) -> None:
     path = table(tmp_path, [2, 5, 9, 4, 7])
     data = load_functions("groups", path=str(path), group="shop", target="sold", fractions=(0.6, 0.2, 0.2))
@@ -148,6 +162,22 @@ def test_groups_say_how_many_they_are_and_what_their_columns_are_called(tmp_path
     assert data.units is not None
     assert data.units["columns"] == ["price", "day"]
     assert data.description == "sold of each shop in sales.csv, groups 3 / 1 / 1 by seed 0"
+
+
+def test_groups_by_several_columns_that_may_be_inputs(tmp_path: Path) -> None:
+    path = table(tmp_path, [4] * 5)
+    frame = pd.read_csv(path).assign(half=lambda rows: rows["day"] // 2)
+    frame.to_csv(path, index=False)
+    by = {"group": ["shop", "half"], "target": "sold", "path": str(path)}
+    data = load_functions("groups", **by, inputs=["half", "price"])
+    assert data.description == "sold of each shop, half in sales.csv, groups 6 / 2 / 2 by seed 0"
+    every = data.train.rows(50, 9, generator(), beyond=False)
+    assert every.counts.tolist() == [[2]] * 50
+    assert torch.equal(every.x[:, 0, 0], every.x[:, 1, 0])
+    assert load_functions("groups", **by).train.input_width == 2  # day and price
+    for wrong in ({"group": []}, {"inputs": ["half"]}, {"group": ["shop", "sold"]}):
+        with pytest.raises(DataError, match="group is a column or some, not the target, and inputs have another"):
+            load_functions("groups", **(by | wrong))
 
 
 def test_the_target_of_groups_is_no_input(tmp_path: Path) -> None:

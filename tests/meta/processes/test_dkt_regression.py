@@ -46,8 +46,9 @@ def common(learner: DKTRegression, x: np.ndarray) -> np.ndarray:
     """What functions have in common at inputs (N, D), (N, K), by the weights of its layers."""
     if learner.mean is None:
         return np.zeros((len(x), 2))
-    angles = x * 2.0 ** np.arange(5)
-    values = np.concatenate([x, np.sin(angles), np.cos(angles)], 1)
+    frequencies = 2.0 ** np.arange(5)
+    angles = x * frequencies
+    values = np.concatenate([x, np.sin(angles) / frequencies, np.cos(angles) / frequencies], 1)
     layers = [value.detach().numpy() for value in learner.mean.parameters()]
     for place in range(0, len(layers), 2):
         values = (values if place == 0 else np.maximum(values, 0)) @ layers[place].T + layers[place + 1]

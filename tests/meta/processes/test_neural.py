@@ -54,6 +54,8 @@ def test_inputs_with_waves() -> None:
     expected = np.concatenate([x, np.sin(angles), np.cos(angles)], -1)
     np.testing.assert_allclose(waves(torch.from_numpy(x)).numpy(), expected, rtol=1e-12)
     assert waves.width == expected.shape[-1]
+    expected[..., 2:] /= np.tile(np.repeat([1.0, 2.0, 4.0], 2), 2)
+    np.testing.assert_allclose(Waves(2, 3, fading=True)(torch.from_numpy(x)).numpy(), expected, rtol=1e-12)
     np.testing.assert_array_equal(Waves(2, 0)(torch.from_numpy(x)).numpy(), x)
 
 

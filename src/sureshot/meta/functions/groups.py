@@ -44,19 +44,26 @@ def groups(
     root: Root = None,
     *,
     path: str | os.PathLike[str],  # of a table (CSV, Excel, Parquet); a relative one starts at ``root``
-    group: str,  # the column that says which rows belong together
+    group: str | Sequence[str],  # the column, or columns, that say which rows belong together
     target: str,
-    inputs: Sequence[str] | None = None,  # all other columns by default
+    inputs: Sequence[str] | None = None,  # all other columns by default; they may have some of `group` among them
     fractions: Sequence[float] = (0.6, 0.2, 0.2),  # of the groups, to train on, to choose by, to test on
     seed: int = 0,  # of the split
 ) -> FunctionData:
     """Groups of two rows or more, in three parts; columns are standardised by the rows of the training groups."""
-    place = Path(root or ".") / path
-    table = load_table(place, target, features=inputs, ignore=[target], group=group, task="numbers")
-    assert table.groups is not None
-    if any(name is None for name in table.groups):
-        raise DataError(f"{place}: column {group!r} has gaps, so that rows belong to no group: fill them in")
-    each, group_of, counts = np.unique(table.groups.astype(str), return_inverse=True, return_counts=True)
+    place, by = Path(root or ".") / path, [group] if isinstance(group, str) else list(group)
+    varying = None if inputs is None else [name for name in inputs if name not in by]
+    if not by or varying == [] or target in by:
+        raise DataError(
+            f"{place}: group is a column or some, not the target, and inputs have another; got {by} and {inputs}"
+        )
+    table = load_table(place, target, features=inputs, ignore=[target, *(by if inputs is None else ())], task="numbers")
+    columns = [load_table(place, features=varying, ignore=[target, *by], group=one).groups for one in by]
+    for name, column in zip(by, columns, strict=True):
+        if column is None or any(cell is None for cell in column):
+            raise DataError(f"{place}: column {name!r} has gaps, so that rows belong to no group: fill them in")
+    labels = np.array(["\x1f".join(cells) for cells in zip(*columns, strict=True)])
+    each, group_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     kept_rows = counts[group_of] > 1
     names, number = np.unique(each[group_of[kept_rows]], return_inverse=True)
     if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9 or len(names) < 3:
@@ -82,6 +89,6 @@ def groups(
     train, val, test = sources
     shares = " / ".join(str(len(one)) for one in np.split(np.arange(len(names)), ends))
     alone = f" ({len(each) - len(names)} of a single row left out)" if len(each) > len(names) else ""
-    described = f"{target} of each {group} in {place.name}, groups {shares}{alone} by seed {seed}"
-    columns = {} if table.feature_names is None else {"columns": list(table.feature_names)}
-    return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets, **columns})
+    described = f"{target} of each {', '.join(by)} in {place.name}, groups {shares}{alone} by seed {seed}"
+    names_of = {} if table.feature_names is None else {"columns": list(table.feature_names)}
+    return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets, **names_of})

@@ -52,7 +52,10 @@ class FunctionSource(ABC):
         (fewest, most), wanted = protocol.context_range, protocol.targets
         x, y, counts, origin = self.rows(n_tasks, most + wanted, generator, beyond)
         kept = (counts // 2).clamp_max(wanted)  # for targets, of functions with few rows
-        n_context = torch.randint(fewest, most + 1, (n_tasks, 1), generator=generator).minimum(counts - kept)
+        left = counts - kept
+        # Of functions with few rows each size that they have is as likely, too.
+        drawn = torch.randint(most - fewest + 1, (n_tasks, 1), generator=generator) % (left - fewest + 1).clamp_min(1)
+        n_context = (fewest + drawn).minimum(left)
         n_targets = (counts - n_context).clamp_max(wanted)
 
         def taken(start: Tensor, size: int, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:

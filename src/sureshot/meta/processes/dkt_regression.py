@@ -101,7 +101,7 @@ class DKTRegression(RegressionLearner):
             self.log_share = nn.Parameter(torch.zeros(kernels, dtype=torch.float32))
         self.mean: nn.Module | None = None
         if mean is not None:
-            waves, generator = Waves(input_width, 5), torch.Generator().manual_seed(seed)
+            waves, generator = Waves(input_width, 5, fading=True), torch.Generator().manual_seed(seed)
             self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * target_width], generator))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
         self.objective, self.normalise, self.floor = objective, normalise, floor

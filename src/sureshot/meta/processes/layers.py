@@ -21,15 +21,19 @@ class Waves(nn.Module):
     high frequency functions in low dimensional domains".
     """
 
-    def __init__(self, input_width: int, count: int) -> None:
+    def __init__(self, input_width: int, count: int, *, fading: bool = False) -> None:
         super().__init__()
         check_counts(0, waves=count)
         self.count, self.width = count, input_width * (1 + 2 * count)
+        self.fading = fading  # whether waves are as high as they are long, so that slow changes are learnt first
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., `width`)."""
         angles = [x * 2.0**k for k in range(self.count)]
-        return torch.cat([x, *map(torch.sin, angles), *map(torch.cos, angles)], -1)
+        waves = [[wave(angle) for angle in angles] for wave in (torch.sin, torch.cos)]
+        if self.fading:
+            waves = [[wave / 2.0**k for k, wave in enumerate(part)] for part in waves]
+        return torch.cat([x, *waves[0], *waves[1]], -1)
 
 
 def mlp(widths: Sequence[int], generator: torch.Generator, last: float = 1.0) -> nn.Sequential:
