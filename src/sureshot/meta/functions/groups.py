@@ -13,7 +13,7 @@ from torch import Tensor
 from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import digest
 from sureshot.data.root import DataError, Root
-from sureshot.data.tables import load_table
+from sureshot.data.tables import column_names, load_table
 from sureshot.meta.functions.source import FunctionData, FunctionRows, FunctionSource
 
 
@@ -57,8 +57,9 @@ def groups(
         raise DataError(
             f"{place}: group is a column or some, not the target, and inputs have another; got {by} and {inputs}"
         )
-    table = load_table(place, target, features=inputs, ignore=[target, *(by if inputs is None else ())], task="numbers")
-    columns = [load_table(place, features=varying, ignore=[target, *by], group=one).groups for one in by]
+    unused = [target, *(by if inputs is None else set(column_names(place) or ()).difference(inputs))]
+    table = load_table(place, target, features=inputs, ignore=unused, task="numbers")
+    columns = [load_table(place, features=varying, ignore=[*unused, *by], group=one).groups for one in by]
     for name, column in zip(by, columns, strict=True):
         if column is None or any(cell is None for cell in column):
             raise DataError(f"{place}: column {name!r} has gaps, so that rows belong to no group: fill them in")
