@@ -35,7 +35,7 @@ from sureshot.gaussian.sites import Sites
 def regression_sites(
     targets: Tensor,  # (..., P, N)
     weight: Tensor | None,  # (..., N), a row of weight s is s equal ones; one by default
-    noise: float | Tensor,  # variance
+    noise: float | Tensor,  # variance, of all rows or (..., N)
 ) -> Sites:
     """The exact sites: precision ``s / noise`` (..., 1, N), shared by the targets, and shift (..., P, N)."""
     counts = torch.ones_like(targets[..., 0, :]) if weight is None else weight.to(targets.dtype)
@@ -56,13 +56,13 @@ def regression_log_evidence(
     """
     precision, _ = regression_sites(targets, weight, noise)
     residual = targets - prior.mean
-    rows = targets.shape[-1] if weight is None else weight.to(targets.dtype).sum(-1, keepdim=True)
+    counts = torch.ones_like(targets[..., 0, :]) if weight is None else weight.to(targets.dtype)
     variance = torch.as_tensor(noise, dtype=targets.dtype, device=targets.device)
     if posterior is None:
         density = prior.log_density(residual, precision)
     else:  # (K + W^-1)^-1 (t - a) = W (t - m)
         density = -0.5 * ((precision * residual * (targets - posterior.mean)).sum(-1) + posterior.log_det)
-    return density - 0.5 * rows * (2 * math.pi * variance).log()
+    return density - 0.5 * (counts * (2 * math.pi * variance).log()).sum(-1, keepdim=True)
 
 
 def weight_space_of(

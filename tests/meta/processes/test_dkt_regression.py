@@ -42,17 +42,18 @@ def learner_of(**options: Any) -> DKTRegression:
     return learner
 
 
-def common(learner: DKTRegression, x: np.ndarray) -> np.ndarray:
-    """What functions have in common at inputs (N, D), (N, K), by the weights of its layers."""
+def common(learner: DKTRegression, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What functions have in common at inputs (N, D), by the weights of layers: means (N, K), variances of noise."""
+    usual = float(learner.log_noise.detach())
     if learner.mean is None:
-        return np.zeros((len(x), 2))
+        return np.zeros((len(x), 2)), np.full(len(x), 0.01**2 + np.exp(usual))
     frequencies = 2.0 ** np.arange(5)
     angles = x * frequencies
     values = np.concatenate([x, np.sin(angles) / frequencies, np.cos(angles) / frequencies], 1)
     layers = [value.detach().numpy() for value in learner.mean.parameters()]
     for place in range(0, len(layers), 2):
         values = (values if place == 0 else np.maximum(values, 0)) @ layers[place].T + layers[place + 1]
-    return values
+    return values[:, :2], 0.01**2 + np.exp(usual + 6 * np.tanh(values[:, 2] / 6))
 
 
 def dense_kernel(learner: DKTRegression, x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
@@ -86,7 +87,6 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_against_dense_matrices(options: dict[str, Any]) -> None:
     learner, tasks = learner_of(**options), double_tasks()
-    noise = 0.01**2 + float(learner.log_noise.detach().exp())
     posterior = learner.adapt(tasks)
     mean, deviation = (part.numpy() for part in posterior.predict(tasks.query_x))
     with torch.no_grad():
@@ -99,18 +99,19 @@ def test_against_dense_matrices(options: dict[str, Any]) -> None:
         if options.get("normalise"):  # by the context and one more row, at zero and of variance one
             centre = y.sum(0) / (len(y) + 1)
             scale = np.sqrt((((y - centre) ** 2).sum(0) + centre**2 + 1) / (len(y) + 1))
-        covariance = dense_kernel(learner, x, x) + noise * np.eye(len(x))
+        (at_context, noise), (at_query, of_query) = common(learner, x), common(learner, query)
+        covariance = dense_kernel(learner, x, x) + np.diag(noise)
         cross = dense_kernel(learner, query, x)
         inverse = np.linalg.inv(covariance)
-        residual = (y - centre) / scale - common(learner, x)
-        expected = centre + scale * (common(learner, query) + cross @ inverse @ residual)
+        residual = (y - centre) / scale - at_context
+        expected = centre + scale * (at_query + cross @ inverse @ residual)
         prior = dense_kernel(learner, query, query).diagonal()
-        variance = prior + noise - np.einsum("qn,nm,qm->q", cross, inverse, cross)
+        variance = prior + of_query - np.einsum("qn,nm,qm->q", cross, inverse, cross)
         np.testing.assert_allclose(mean[task], expected, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(deviation[task], np.sqrt(variance)[:, None] * scale, rtol=1e-8)
         every, targets = np.concatenate([x, query]), np.concatenate([y, truth])
-        whole = dense_kernel(learner, every, every) + noise * np.eye(len(every))
-        means = centre + scale * common(learner, every)
+        whole = dense_kernel(learner, every, every) + np.diag(np.concatenate([noise, of_query]))
+        means = centre + scale * np.concatenate([at_context, at_query])
         total = sum(
             stats.multivariate_normal.logpdf(targets[:, k], means[:, k], scale[k] ** 2 * whole) for k in range(2)
         )
@@ -140,10 +141,9 @@ def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str
         scaled = (y - centre) / np.sqrt((((y - centre) ** 2).sum(0) + centre**2 + 1) / (len(y) + 1))
         log = share.copy()
         for m, single in enumerate(singles):
-            covariance = dense_kernel(single, x, x) + float(single.noise.detach()) * np.eye(len(x))
-            log[m] += stats.multivariate_normal.logpdf(
-                (scaled - common(single, x)).T, np.zeros(len(x)), covariance
-            ).sum()
+            means, noise = common(single, x)
+            covariance = dense_kernel(single, x, x) + np.diag(noise)
+            log[m] += stats.multivariate_normal.logpdf((scaled - means).T, np.zeros(len(x)), covariance).sum()
         log -= logsumexp(log)
         each = [one.log_density(tasks.query_x, tasks.query_y)[task].numpy() for one in answers]
         np.testing.assert_allclose(density[task], logsumexp(log[:, None] + each, 0), rtol=1e-8)

@@ -1,12 +1,13 @@
 """Deep kernel transfer for numbers: an exact Gaussian process for each task, on features that all tasks share.
 
 The features (a network that starts as the identity), the kernel's parameters and the noise are learnt over tasks, by
-the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in
-a task, unless there are several `kernels`, each with its own parameters: then what is learnt is which of them made it.
+the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in a
+task, unless there are several `kernels`, each with its own parameters: then what is learnt is which of them made it.
 Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `mean` each
-kernel has a curve as well, which is learnt, and the process is what functions differ from it by; without, it is around
-zero, as published. With `normalise` each task's targets are centred and scaled by its context alone, as if it had one
-more row of value 0 and variance 1, so that short contexts give no wild scale.
+kernel has a curve as well, which is learnt, and the process is what functions differ from it by; and noise that differs
+with the inputs. Without, processes are around zero and have the same noise everywhere, as published. With `normalise`
+each task's targets are centred and scaled by its context alone, as if it had one more row of value 0 and variance 1, so
+that short contexts give no wild scale.
 
 Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Fortuin et al. 2019,
 "Meta-learning mean functions for Gaussian processes"; Wilson & Adams 2013 (the spectral mixture), "Gaussian process
@@ -35,6 +36,8 @@ from sureshot.meta.processes.layers import Waves, answering, check_sizes
 from sureshot.meta.tasks import Tasks
 from sureshot.networks.backbones import Backbone, Identity, MLPProjection
 
+_MOST = 6.0  # deviations of noise are up to 20 times as large as usual, or as small
+
 
 class _Known(NamedTuple):
     z: Tensor  # (T, 1, S, F)
@@ -58,7 +61,7 @@ class DKTRegression(RegressionLearner):
         kernels: int = 1,  # M, of that kind, each with its own parameters
         hidden: Sequence[int] = (64, 64),  # widths of the network's layers; none for a process on the inputs themselves
         n_features: int | None = None,  # of the network; as many as inputs by default
-        mean: Sequence[int] | None = None,  # widths of a network of what functions have in common; zero by default
+        mean: Sequence[int] | None = None,  # widths of a network of means and noise at each input; by default none
         objective: Literal["marginal", "predictive"] = "marginal",
         lengthscale: float | None = None,  # initial, of kernels that have one; `natural_lengthscale` by default
         components: int = 4,  # of the spectral mixture
@@ -102,7 +105,7 @@ class DKTRegression(RegressionLearner):
         self.mean: nn.Module | None = None
         if mean is not None:
             waves, generator = Waves(input_width, 5, fading=True), torch.Generator().manual_seed(seed)
-            self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * target_width], generator))
+            self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * (target_width + 1)], generator))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
         self.objective, self.normalise, self.floor = objective, normalise, floor
 
@@ -110,24 +113,18 @@ class DKTRegression(RegressionLearner):
     def network(self) -> nn.Module:
         return nn.ModuleList([self.features, *([] if self.mean is None else [self.mean])])
 
-    @property
-    def noise(self) -> Tensor:
-        """Variance, ()."""
-        return self.floor**2 + self.log_noise.exp()
-
     def encode(self, context: Context, generator: torch.Generator) -> _Known:
         centre, scale = self._scale(context)
-        z, rows = self._embed(context.x), self._apart(context, centre, scale)
+        z, (rows, noise) = self._embed(context.x), self._apart(context, centre, scale)
         gram = self._covariance(z)
-        posterior = conditioned(gram, rows, self.noise)
-        return _Known(z, posterior, centre, scale, self._evidence(gram, rows, posterior).log_softmax(0))
+        posterior = conditioned(gram, rows, noise)
+        return _Known(z, posterior, centre, scale, self._evidence(gram, rows, noise, posterior).log_softmax(0))
 
     def answer(self, encoded: _Known, query: Tensor) -> Moments:
-        z = self._embed(query)
+        z, (common, noise) = self._embed(query), self._common(query)
         queries = Queries(self._covariance(encoded.z, z), self._covariance(z, diag=True))
-        mean, deviation, _ = observed(encoded.posterior, queries, self.noise)
-        mean = encoded.centre + encoded.scale * (mean + self._mean(query))
-        return Moments(mean, encoded.scale * deviation, encoded.log_weight)
+        mean, deviation, _ = observed(encoded.posterior, queries, noise.unsqueeze(-2))
+        return Moments(encoded.centre + encoded.scale * (mean + common), encoded.scale * deviation, encoded.log_weight)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         if self.objective == "predictive":
@@ -138,25 +135,34 @@ class DKTRegression(RegressionLearner):
         """Of all rows of each task, (T,), in nats, in the units of the targets."""
         every = Context.of(tasks.merged())
         centre, scale = self._scale(Context.of(tasks.support))
-        evidence = self._evidence(self._covariance(self._embed(every.x)), self._apart(every, centre, scale))
+        evidence = self._evidence(self._covariance(self._embed(every.x)), *self._apart(every, centre, scale))
         return evidence.logsumexp(0) - every.mask.sum(1) * scale.log().sum((1, 2))
 
-    def _evidence(self, gram: Tensor, rows: Context, posterior: GramPosterior | None = None) -> Tensor:
+    def _evidence(self, gram: Tensor, rows: Context, noise: Tensor, posterior: GramPosterior | None = None) -> Tensor:
         """Log evidence of each kernel and how common it is, (M, T)."""
         prior = GramPrior(gram, gram.new_zeros(()))
-        found = regression_log_evidence(prior, rows.y.mT, rows.mask, self.noise, posterior).sum(-1)
+        found = regression_log_evidence(prior, rows.y.mT, rows.mask, noise, posterior).sum(-1)
         return found if len(found) == 1 else found + self.log_share.log_softmax(0).unsqueeze(1)
 
-    def _apart(self, rows: Context, centre: Tensor, scale: Tensor) -> Context:
-        """Targets scaled and less the mean of each kernel, (M, T, N, K)."""
-        return rows._replace(y=(rows.y - centre) / scale - self._mean(rows.x))
+    def _apart(self, rows: Context, centre: Tensor, scale: Tensor) -> tuple[Context, Tensor]:
+        """Targets scaled and less the mean of each kernel, (M, T, N, K), and variances of their noise."""
+        common, noise = self._common(rows.x)
+        return rows._replace(y=(rows.y - centre) / scale - common), noise
 
-    def _mean(self, x: Tensor) -> Tensor:
-        """Of each kernel's functions at inputs (T, N, D), in units of their scale; broadcasts to (M, T, N, K)."""
+    def _common(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each kernel's functions at inputs (T, N, D), in units of their scale: means and variances of noise.
+
+        They broadcast to (M, T, N, K) and (M, T, N).
+        """
         if self.mean is None:
-            return x.new_zeros(1, 1, 1, 1)
+            return x.new_zeros(1, 1, 1, 1), self._noise(x.new_zeros(1, *x.shape[:2]))
         found: Tensor = self.mean(x)
-        return found.unflatten(-1, (-1, self.target_width)).movedim(-2, 0)
+        found = found.unflatten(-1, (-1, self.target_width + 1)).movedim(-2, 0)
+        return found[..., :-1], self._noise(found[..., -1])
+
+    def _noise(self, shift: Tensor) -> Tensor:
+        """Variances, by what their logarithms differ by from what is usual, within bounds that no input exceeds."""
+        return self.floor**2 + (self.log_noise + _MOST * (shift / _MOST).tanh()).exp()
 
     def _covariance(self, z: Tensor, other: Tensor | None = None, diag: bool = False) -> Tensor:
         """Of features by each kernel, (M, T, 1, N, Q) or with `diag` (M, T, 1, N)."""
