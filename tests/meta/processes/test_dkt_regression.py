@@ -153,6 +153,21 @@ def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str
     np.testing.assert_allclose(learner.log_evidence(tasks).detach(), logsumexp(share[:, None] + evidence, 0), rtol=1e-8)
 
 
+def test_on_inputs_themselves_each_has_a_measure_of_its_own() -> None:
+    learner = make_process("dkt_regression", 2, 1, hidden=(), kernels=2, mean=None).double()
+    assert isinstance(learner, DKTRegression)
+    assert learner.log_relevance is not None
+    x, y, query = (torch.randn(3, 6, width, generator=seeded(CPU), dtype=torch.float64) for width in (2, 1, 2))
+    factors = torch.tensor([0.5, 3.0], dtype=torch.float64)
+    scaled = learner.condition(x * factors, y).predict(query * factors)
+    with torch.no_grad():
+        learner.log_relevance.copy_(factors.log())
+    for one, other in zip(learner.condition(x, y).predict(query), scaled, strict=True):
+        torch.testing.assert_close(one, other)
+    for options in ({"hidden": (5,)}, {"hidden": (), "kernel": "spectral_mixture"}):
+        assert make_process("dkt_regression", 2, 1, **options).log_relevance is None
+
+
 def test_by_predictive_density_it_is_that_of_the_queries() -> None:
     learner, tasks = learner_of(hidden=(), objective="predictive"), double_tasks()
     expected = -learner.adapt(tasks).log_density(tasks.query_x, tasks.query_y).mean(1)

@@ -59,7 +59,8 @@ class DKTRegression(RegressionLearner):
         *,
         kernel: str = "rbf",  # one of `sureshot.kernels.KERNEL_NAMES`, or "spectral_mixture"
         kernels: int = 1,  # M, of that kind, each with its own parameters
-        hidden: Sequence[int] = (64, 64),  # widths of the network's layers; none for a process on the inputs themselves
+        # Widths of the network's layers; none for a process on the inputs themselves, each by a measure of its own.
+        hidden: Sequence[int] = (64, 64),
         n_features: int | None = None,  # of the network; as many as inputs by default
         mean: Sequence[int] | None = None,  # widths of a network of means and noise at each input; by default none
         objective: Literal["marginal", "predictive"] = "marginal",
@@ -82,6 +83,9 @@ class DKTRegression(RegressionLearner):
         self.features: Backbone = Identity((input_width,))
         if hidden:
             self.features = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
+        # Of what is near in each input; a spectral mixture has scales of its own.
+        apart = not hidden and input_width > 1 and kernel != "spectral_mixture"
+        self.log_relevance = nn.Parameter(torch.zeros(input_width, dtype=torch.float32)) if apart else None
         width = self.features.n_features
         several = kernels > 1
         # Of the first scales, to both sides of what is given; a kernel alone has no dimension for them.
@@ -180,6 +184,7 @@ class DKTRegression(RegressionLearner):
     def _embed(self, x: Tensor) -> Tensor:
         """Features (T, 1, N, F), with a dimension for the kernels."""
         found: Tensor = self.features(x.flatten(0, 1))
+        found = found if self.log_relevance is None else found * self.log_relevance.exp()
         return found.unflatten(0, x.shape[:2]).unsqueeze(1)
 
 
