@@ -206,7 +206,8 @@ def aim_verdicts(frame: pd.DataFrame, recommended: str) -> list[Verdict]:
         ours = part[(part["learner"] == recommended) & (part["preset"] == "recommended")]
         if (ours["kernel"] == "cosine").any():
             ours = ours[ours["kernel"] == "cosine"]
-        baselines = part[part["learner"].isin(BASELINES)].groupby("learner")[list(_COMPARED)].mean()
+        baselines = part[part["learner"].isin(BASELINES)].groupby(["learner", "preset"])[list(_COMPARED)].mean()
+        baselines.index = [", ".join([learner, *preset.split(", ")[1:]]) for learner, preset in baselines.index]
         one_shot = bool((part["shots"] == 1).all())
         for metric, (in_words, source) in _COMPARED.items():
             higher = metric in _HIGHER
