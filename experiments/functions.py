@@ -167,6 +167,8 @@ def outcome_of(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell], sett
             "train for hours on a GPU.",
             "np is trained by the density of its answers (Foong et al. 2020), not by a bound.",
             f"{SEVERAL} and {MEANS} are in no paper: each task weighs the kernels by their evidence.",
+            f"Of real functions a checkpoint is chosen among 20, of others among 5; what {MEANS} has was chosen on "
+            "these three tables, by tests of the same kind after a third of the steps, others have their defaults.",
             "cnp, np and anp see inputs also as sines and cosines of 1 to 16 radians a unit.",
             "anp is the path without a latent, convcnp has residual blocks with dilations in place of a U-Net.",
             "What repeats takes convcnp longer than it has here: a view twice as wide, of all training inputs, was no "
