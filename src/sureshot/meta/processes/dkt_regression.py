@@ -59,7 +59,7 @@ class DKTRegression(RegressionLearner):
         *,
         kernel: str = "rbf",  # one of `sureshot.kernels.KERNEL_NAMES`, or "spectral_mixture"
         kernels: int = 1,  # M, of that kind, each with its own parameters
-        # Widths of the network's layers; none for a process on the inputs themselves, each by a measure of its own.
+        # Widths of the network's layers; none for a process on the inputs themselves, each input by its own measure.
         hidden: Sequence[int] = (64, 64),
         n_features: int | None = None,  # of the network; as many as inputs by default
         mean: Sequence[int] | None = None,  # widths of a network of means and noise at each input; by default none
