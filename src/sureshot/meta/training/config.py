@@ -223,6 +223,8 @@ def _on_functions(tables: Mapping[str, Any]) -> bool:
     data, learner = (part.get("name") if isinstance(part, Mapping) else None for part in parts)
     if data in FUNCTION_NAMES:
         return True
+    if learner is None:
+        return False
     from sureshot.data.few_shot import FEW_SHOT_NAMES
     from sureshot.meta.processes import PROCESSES
 
