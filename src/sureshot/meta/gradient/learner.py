@@ -45,7 +45,7 @@ _ABSENT = -1e9
 """The logit of an absent class in a loss: finite, so that the weight zero of padding leaves nothing of it."""
 
 _ROWS_AT_ONCE = {"cpu": 128}
-"""In use, over tasks and draws: a processor's cache holds few; elsewhere the memory of a pass is bounded by 4096."""
+"""Over tasks and draws: a processor asks the system for large blocks anew each time; elsewhere 4096 bound a pass."""
 
 
 class Rows(NamedTuple):
@@ -107,7 +107,7 @@ class AdaptedPosterior(TaskPosterior):
 
 
 def tasks_at_once(rows: int, device: torch.device) -> int:
-    """Tasks of so many rows for one pass in use."""
+    """Tasks of so many rows for one pass."""
     return max(1, _ROWS_AT_ONCE.get(device.type, 4096) // max(1, rows))
 
 
@@ -217,14 +217,16 @@ class GradientLearner(ClassLearner):
         start = self.start(tasks.n_classes)
         noise = self.noise(start, self.descent.steps, generator)
         support, queries = Rows.of(tasks.support), Rows.of(tasks.query)
+        rows = self.draws * (support.y.shape[1] + queries.y.shape[1])
+        at_once = tasks_at_once(rows, support.x.device)
 
         def one(parameters: Parameters, support: Rows, queries: Rows) -> Tensor:
             networks = self.networks(parameters, noise[-1])
             logits = self.query_logits(networks, support, queries.x, queries.real)
             return queries.surprise(logits) + self.penalty(start, parameters, inner=False)
 
-        adapted = self._adapted(start, support, noise, self.descent)
-        losses: Tensor = vmap(one)(adapted, support, queries)
+        adapted = self._adapted(start, support, noise, self.descent, at_once)
+        losses: Tensor = vmap(one, chunk_size=at_once)(adapted, support, queries)
         check_answers(losses.unsqueeze(1), self.name)
         return losses
 
