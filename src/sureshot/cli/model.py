@@ -26,8 +26,8 @@ from sureshot.data.tables import META_PREFIX, columns_of_classes, named_rows
 from sureshot.data.written_numbers import WayOfWriting, bare_number
 
 if TYPE_CHECKING:
+    from sureshot.data.mixed_columns import ColumnEncoder
     from sureshot.estimators.base import IncrementalEstimator
-    from sureshot.estimators.rows.mixed_columns import ColumnEncoder
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")  # 007 and 1_0 are text
 

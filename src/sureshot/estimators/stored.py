@@ -17,9 +17,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from sureshot.data.mixed_columns import check_kinds, name_from_json, name_to_json
 from sureshot.estimators.fitted import Fitted, TrainingSet
 from sureshot.estimators.rows.labelled_rows import LabelledRows
-from sureshot.estimators.rows.mixed_columns import check_kinds, name_from_json, name_to_json
 from sureshot.estimators.rows.readers import TableReader
 from sureshot.estimators.rows.row_ids import RowIds
 from sureshot.estimators.rows.validation import Columns

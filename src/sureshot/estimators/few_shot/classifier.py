@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping
 
 from sureshot.computing.surroundings import undisturbed
+from sureshot.data.mixed_columns import check_kinds
 from sureshot.estimators.arguments import ByLabel, RandomState
 from sureshot.estimators.classes.class_fitted import ClassFitted
 from sureshot.estimators.classes.classifier_base import IncrementalClassifier
@@ -27,7 +28,6 @@ from sureshot.estimators.fitted_attribute import FittedAttribute
 from sureshot.estimators.gp.classifier import GPClassifier
 from sureshot.estimators.gp.fitting import fit
 from sureshot.estimators.gp.settings import Settings
-from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.meta.training.checkpoint import load_checkpoint
 

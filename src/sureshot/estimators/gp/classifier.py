@@ -19,6 +19,7 @@ from sklearn.utils import Tags
 
 from sureshot.approximations.by_name import FEATURE_MAPS
 from sureshot.computing.surroundings import undisturbed
+from sureshot.data.mixed_columns import check_kinds
 from sureshot.estimators.arguments import ByLabel, Labels, RandomState, Rows, Weights, check_choice
 from sureshot.estimators.classes.classifier_base import IncrementalClassifier
 from sureshot.estimators.fitted import TrainingSet
@@ -29,7 +30,6 @@ from sureshot.estimators.gp.format import GP_FORMAT
 from sureshot.estimators.gp.settings import APPROXIMATIONS, Settings, is_precomputed
 from sureshot.estimators.gp.updating import update
 from sureshot.estimators.rows.clock import check_window
-from sureshot.estimators.rows.mixed_columns import check_kinds
 from sureshot.estimators.rows.precomputed import MatrixReader
 from sureshot.estimators.rows.readers import Reader, TableReader
 from sureshot.kernels import Expression

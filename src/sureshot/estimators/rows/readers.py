@@ -20,10 +20,10 @@ import scipy.sparse
 
 from sureshot.data.cells import DATE, IGNORE, NUMBER, TEXT, CellError, as_numbers, gaps_of
 from sureshot.data.checks import listed
+from sureshot.data.column_kinds import median_of
+from sureshot.data.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.data.remembered import Remembered
 from sureshot.estimators.rows.clock import ARRIVAL, Clock, check_times, clock_for
-from sureshot.estimators.rows.column_kinds import median_of
-from sureshot.estimators.rows.mixed_columns import ColumnEncoder, check_kinds, has_mixed_columns
 from sureshot.estimators.rows.sparse_rows import ADVICE, SpannedRows, checked_sparse
 from sureshot.estimators.rows.validation import Columns, check_inputs, check_weights, of_pandas, validated
 from sureshot.warned import warn

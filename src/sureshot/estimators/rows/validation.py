@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from sureshot.data.checks import listed
-from sureshot.estimators.rows.mixed_columns import name_to_json
+from sureshot.data.mixed_columns import name_to_json
 
 MAX_NAMES = 5
 MOST_WEIGHT = 1e15  # of a row; from 1e16 on, others lose their digits beside it

@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 from sureshot import FewShotClassifier, GPClassifier, KernelSearchClassifier, TreeGPClassifier
 from sureshot.data.cells import CellError
-from sureshot.estimators.rows.column_kinds import median_of
-from sureshot.estimators.rows.mixed_columns import ColumnEncoder
+from sureshot.data.column_kinds import median_of
+from sureshot.data.mixed_columns import ColumnEncoder
 from sureshot.persistence import ArtifactError, load_artifact, save_artifact
 
 N = 60

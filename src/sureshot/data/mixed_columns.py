@@ -34,8 +34,7 @@ from sureshot.data.cells import (
     order_of,
 )
 from sureshot.data.checks import listed, near
-from sureshot.data.written_numbers import WayOfWriting, are_codes, what_is_lost
-from sureshot.estimators.rows.column_kinds import (
+from sureshot.data.column_kinds import (
     ASKED,
     EMPTY,
     SCATTERED,
@@ -47,6 +46,7 @@ from sureshot.estimators.rows.column_kinds import (
     NumberColumn,
     TextColumn,
 )
+from sureshot.data.written_numbers import WayOfWriting, are_codes, what_is_lost
 from sureshot.warned import warn
 
 MANY_GAPS = 0.1  # of the cells of a column that had hardly any: it has gone missing, or has another name or unit
