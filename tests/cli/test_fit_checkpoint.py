@@ -320,6 +320,34 @@ def test_columns_go_by_the_names_that_the_learner_knows(run: Run, plane: Path, o
         assert not (tmp_path / "none").exists()
 
 
+def test_columns_of_text_dates_and_gaps_are_what_the_learner_knows(run: Run, tmp_path: Path) -> None:
+    days = pd.date_range("2024-03-01", periods=6).strftime("%d/%m/%Y")
+    parts = {"day": days, "code": ["007", "12"] * 3, "rain": ["1,5", "", "2,25", "0,5", "1,0", "3,5"]}
+    frame = pd.concat([pd.DataFrame(parts).assign(station=k, y=range(k, k + 6)) for k in range(6)])
+    frame.to_csv(tmp_path / "all.csv", index=False, sep=";")
+    (tmp_path / "a.toml").write_text(
+        '[data]\nname = "groups"\noptions = { path = "all.csv", group = "station", target = "y", '
+        'columns = { day = "day_first", code = "category" } }\n'
+        '[learner]\nname = "cnp"\n[training]\nepisodes = 1\n[validation]\nevery = 0\n'
+    )
+    trained = run("meta-train", tmp_path / "a.toml", "--data", tmp_path, "-o", tmp_path / "run")
+    assert trained.exit_code == 0, trained.stderr
+    known = frame[:6].drop(columns="station").rename(columns={"code": "Code"})
+    known.rename(columns={"Code": "code"}).to_csv(tmp_path / "known.csv", index=False, sep=";")
+    known.to_csv(tmp_path / "wrong.csv", index=False, sep=";")
+    model = tmp_path / "model"
+    fitted = run("fit", tmp_path / "known.csv", "-t", "y", "--checkpoint", tmp_path / "run", "-o", model)
+    assert fitted.exit_code == 0, fitted.stderr
+    assert "dates: day (day first); gaps are the median, and marked: rain" in " ".join(fitted.stderr.split())
+    printed = pd.read_csv(io.StringIO(run("predict", model, tmp_path / "known.csv", "-t", "y").stdout))
+    read = pd.DataFrame(parts).assign(rain=[1.5, np.nan, 2.25, 0.5, 1.0, 3.5])
+    in_python = FewShotRegressor(tmp_path / "run").fit(read, range(6)).predict(read)
+    np.testing.assert_allclose(printed["prediction"], in_python, rtol=1e-5, atol=1e-5)
+    refused = run("fit", tmp_path / "wrong.csv", "-t", "y", "--checkpoint", tmp_path / "run", "-o", tmp_path / "none")
+    assert refused.exit_code == 1
+    assert "missing: code (did you mean 'Code'?)" in refused.stderr.splitlines()[-1]
+
+
 def test_whole_numbers_are_what_the_learner_answers_with(run: Run, plane: Path, process: Path, tmp_path: Path) -> None:
     """Else twelve counts of three kinds would be classes."""
     pd.DataFrame({"a": range(12), "b": range(12), "count": [1, 2, 3] * 4}).to_csv(tmp_path / "a.csv", index=False)

@@ -19,6 +19,7 @@ from sklearn.datasets import load_iris
 
 import sureshot
 from sureshot.data import DataError, column_names, load_table
+from sureshot.data.cells import as_numbers
 from sureshot.data.remembered import Remembered, folded
 from sureshot.data.tables import cells_as_written, columns_of_classes
 
@@ -230,6 +231,13 @@ def test_names_and_labels_are_text_in_one_way(tmp_path: Path) -> None:
 def test_commas_of_a_single_column_are_decimal_signs(tmp_path: Path) -> None:
     table = load_table(write(tmp_path / "one.csv", "v\n1,5\n-2,25\n"))
     np.testing.assert_array_equal(table.X, [[1.5], [-2.25]])
+
+
+def test_codes_beside_decimal_commas_stay_as_they_are_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "codes.csv", "code;v\n01;1,5\n02;2\n01;3,25\n")
+    assert load_table(path, mixed=True).X["code"].tolist() == ["01", "02", "01"]
+    stated = load_table(path, mixed=True, as_numbers=["code"]).X["code"]
+    np.testing.assert_array_equal(as_numbers(stated, ","), [1, 2, 1])
 
 
 @pytest.mark.parametrize("between", [".", " ", "\u202f", "'"])

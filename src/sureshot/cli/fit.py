@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from sureshot.data.root import DataError, WrongTask
 if TYPE_CHECKING:
     from sureshot.cli.reading import Reading
     from sureshot.data import DataTable
+    from sureshot.meta.training.checkpoint import Checkpoint
 
 
 _NAMES = {
@@ -64,8 +64,7 @@ def fit(
 
         with console.progress(f"reading {data}", quiet):
             try:
-                columns = None if learner is None else learner.columns
-                table = read_labelled(data, target, asked.checkpoint, how, task=wanted, features=columns)
+                table = read_labelled(data, target, learner, how, task=wanted)
             except WrongTask as error:
                 if learner is None:
                     raise
@@ -106,46 +105,49 @@ def fit(
 def read_labelled(
     path: Path,
     target: str | None,
-    checkpoint: Path | None,
+    learner: Checkpoint | None,  # the rows are for
     how: Reading,
     group: str | None = None,
     task: str = "classes",
-    features: Sequence[str] | None = None,  # names of the columns to learn from; by default all
 ) -> DataTable:
     """Rows and targets of a file, or images and their folders' names, to learn; groups of rows with columns only."""
+    from sureshot.data.cells import IGNORE
     from sureshot.data.checks import listed
     from sureshot.data.file_kinds import is_image_source
 
     names = how.check(path, target)
     if is_image_source(path):
         console.check_no_target(path, target)
-        return _read_images(path, checkpoint)
+        return _read_images(path, learner)
     if names is not None and target is None:
         raise DataError(f"{path}: name the column of labels with --target; columns: {listed(names)}")
     group = None if names is None else group
+    features, encoder = (None, None) if learner is None else (learner.columns, learner.encoder)
+    reading: dict[str, Any] = {"mixed": learner is None or encoder is not None, "group": group, "task": task}
+    if features is not None and encoder is not None and names is not None:
+        features = [name for name in features if name in names or encoder.kinds[name] != IGNORE]
+        reading |= {"as_text": encoder.as_written, "written": encoder.written}
     taken = [] if features is None or target is None else [target]  # no input, whatever it is called
-    table = how.load(path, target, names, taken, mixed=checkpoint is None, group=group, task=task, features=features)
+    table = how.load(path, target, names, taken, features=features, **reading)
     if table.y is None:
         raise DataError(f"{path} has no array y or label: name the array of labels with --target")
     return table
 
 
-def _read_images(path: Path, checkpoint: Path | None) -> DataTable:
+def _read_images(path: Path, learner: Checkpoint | None) -> DataTable:
     from sureshot.data.image_tables import find_images, load_image_table
-    from sureshot.meta.training.checkpoint import load_checkpoint
     from sureshot.networks.backbones import Backbone
 
-    if checkpoint is None:
+    if learner is None:
         find_images(path, with_labels=True)  # what is wrong with it comes before what it needs
         raise DataError(
             f"{path}: images need a learner that was meta-trained on images (--checkpoint RUN); without one, name a "
             "CSV, Parquet or NPZ file"
         )
-    found = load_checkpoint(checkpoint)
-    backbone = found.build().network
+    backbone = learner.build().network
     assert isinstance(backbone, Backbone)
     table = load_image_table(path, backbone.input_shape, with_labels=True)
-    trained_on = found.config.get("data", {}).get("name", "folder")
+    trained_on = learner.config.get("data", {}).get("name", "folder")
     if trained_on != "folder":
         size = " x ".join(map(str, backbone.input_shape[1:]))
         console.note(

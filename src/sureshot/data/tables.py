@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sureshot.data.cells import holds_truths, is_numeric
+from sureshot.data.cells import holds_truths, is_numeric, is_object
 from sureshot.data.checks import listed, near
 from sureshot.data.csv_files import Codes, header_in_doubt, open_text, read_csv, read_header
 from sureshot.data.delimited import ANY, TextFormat, any_column, no_column
@@ -39,7 +39,7 @@ from sureshot.data.parquet_files import parquet_columns, read_parquet, with_leve
 from sureshot.data.remembered import ATTRIBUTE, Remembered, folded, spelt
 from sureshot.data.root import DataError
 from sureshot.data.targets import Task, check_target
-from sureshot.data.written_numbers import WayOfWriting, as_known, as_plain_numbers, with_comma
+from sureshot.data.written_numbers import WayOfWriting, are_codes, as_known, as_plain_numbers, with_comma
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,8 @@ def load_table(
         frame[name] = as_known(frame[name], known[name], text.decimal, found.separator)
     if found.decimal == ",":
         for name in set(map(str, frame.columns)) - {*texts, *stated}:
-            numbers = with_comma(frame[name])
+            is_code = may_be_code(name) and is_object(frame[name]) and are_codes(set(frame[name].dropna()))
+            numbers = None if is_code else with_comma(frame[name])
             if numbers is not None:  # as text of new mixed columns, so that the comma is the column's for later cells
                 as_plain = written is not None or not mixed
                 frame[name] = as_plain_numbers(numbers, ",") if as_plain else numbers

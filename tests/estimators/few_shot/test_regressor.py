@@ -231,6 +231,60 @@ def test_columns_of_a_table_go_by_name(of_towns: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(FewShotRegressor(of_towns).fit(numbered, Y[:, 0]).predict(numbered), expected)
 
 
+SKIES = pd.DataFrame(
+    {
+        "code": ["01", "02", "01", "02", "01"],
+        "day": pd.date_range("2024-03-01", periods=5).strftime("%Y-%m-%d"),
+        "rain": [3.0, np.nan, 1.0, 0.0, 2.0],
+        "note": [f"seen by {k}" for k in range(5)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def of_skies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a table with a code, a date, gaps, and notes that are other ones in every row."""
+    folder = tmp_path_factory.mktemp("skies")
+    frame = pd.concat([SKIES.assign(station=station, y=station + SKIES.index) for station in range(6)])
+    frame["note"] = [f"seen by {k}" for k in range(len(frame))]
+    frame.to_csv(folder / "skies.csv", index=False)
+    config = {
+        "data": {"name": "groups", "options": {"path": "skies.csv", "group": "station", "target": "y"}},
+        "learner": {"name": "cnp", "options": {"width": 8}},
+        "training": {"episodes": 1},
+        "validation": {"every": 0},
+    }
+    with pytest.warns(UserWarning, match="nothing is learnt from note"):
+        train(FunctionTrainingConfig.from_dict(config), folder / "run", data_root=folder)
+    return folder / "run"
+
+
+def test_columns_of_a_table_may_be_text_dates_and_have_gaps(of_skies: Path, tmp_path: Path) -> None:
+    """They become numbers as those of the table did: March 1 to 5, of which the gap's rain is the median, 1.5."""
+    y = np.arange(5.0)
+    model = FewShotRegressor(of_skies).fit(SKIES, y)
+    days = np.arange(19783.0, 19788.0)
+    by_hand = np.stack([[0, 1, 0, 1, 0], days, [3, 1.5, 1, 0, 2], [0, 1, 0, 0, 0]], 1)
+    units = load_checkpoint(of_skies).artifact.header["units"]
+    (of_x, by_x), (of_y, by_y) = (np.array(units[part]) for part in ("inputs", "targets"))
+    inputs = (by_hand - of_x) / by_x
+    expected = of_y + by_y * told(model.learner_, inputs, ((y - of_y) / by_y)[:, None], inputs).overall()[0][0].numpy()
+    np.testing.assert_allclose(model.predict(SKIES), expected[:, 0], rtol=1e-9)
+    model.save(tmp_path / "model")
+    for asked in (model, load(tmp_path / "model")):
+        for rows in (SKIES[["rain", "day", "code"]], SKIES.assign(day=pd.to_datetime(SKIES["day"]))):
+            np.testing.assert_array_equal(asked.predict(rows), model.predict(SKIES))
+        for rows, words in (
+            (by_hand, "X must be a DataFrame"),
+            (SKIES[["rain", "code"]], "trained on, code, day, rain, note; it has"),
+            (SKIES.assign(day="soon"), "column 'day': 'soon' in row 0"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                asked.predict(rows)
+    with pytest.warns(UserWarning, match="the prior"):
+        assert FewShotRegressor(of_skies).predict(SKIES).shape == (5,)
+
+
 @pytest.mark.parametrize("names", [["rain"], ["rain", "snow"], ["rain", "age", "town"], ["rain", "Age"]])
 def test_columns_of_other_names_are_refused(of_towns: Path, names: list[str]) -> None:
     frame = pd.DataFrame(1.0, index=range(3), columns=names)
@@ -252,6 +306,15 @@ def test_a_checkpoint_that_has_no_names_takes_columns_as_they_come(of_towns: Pat
     np.testing.assert_array_equal(load(tmp_path / "model").predict(other), expected)
 
 
+TWO = [{"kind": "text", "name": name, "width": 1} for name in "ab"]
+ENCODED: list[dict[str, object]] = [
+    {"columns": ["a"], "encoder": 3},
+    {"columns": ["a", "b"], "encoder": TWO},
+    {"columns": ["b"], "encoder": TWO[:1]},
+    {"encoder": TWO[:1]},
+]
+
+
 @pytest.mark.parametrize(
     "units",
     [
@@ -260,10 +323,11 @@ def test_a_checkpoint_that_has_no_names_takes_columns_as_they_come(of_towns: Pat
         {"inputs": [[0.0], [1.0]], "targets": [[0.0], [0.0]]},
         {"inputs": [[0, 0]], "targets": "a"},
         *({"inputs": [[0.0], [1.0]], "targets": [[0.0], [1.0]], "columns": names} for names in (3, [3], "a", [])),
+        *({"inputs": [[0.0], [1.0]], "targets": [[0.0], [1.0]], **columns} for columns in ENCODED),
     ],
 )
 def test_units_that_are_none(units: object) -> None:
-    with pytest.raises(ValueError, match="malformed units"):
+    with pytest.raises(ValueError, match="malformed"):
         FunctionInputs.of(make_process("cnp", 1, 1, width=4), units)
 
 

@@ -176,13 +176,63 @@ def test_groups_by_several_columns_that_may_be_inputs(tmp_path: Path) -> None:
     assert torch.equal(every.x[:, 0, 0], every.x[:, 1, 0])
     assert load_functions("groups", **by).train.input_width == 2  # day and price
     for wrong in ({"group": []}, {"inputs": ["half"]}, {"group": ["shop", "sold"]}):
-        with pytest.raises(DataError, match="group is a column or some, not the target, and inputs have another"):
+        with pytest.raises(DataError, match="expected columns for group, and inputs of which one is none of these"):
             load_functions("groups", **(by | wrong))
+
+
+def test_inputs_of_groups_may_be_text_dates_and_have_gaps(tmp_path: Path) -> None:
+    """Numbers of what the training groups show: days and rain are standardised, levels are not."""
+    rows = 60
+    day = pd.Timestamp("2024-03-01") + pd.to_timedelta(np.arange(rows) % 7, unit="D")
+    frame = pd.DataFrame(
+        {
+            "station": np.repeat([f"00{k}" for k in range(10)], 6),
+            "day": day.strftime("%d.%m.%Y"),
+            "sky": np.tile(["clear", "cloudy", "grey"], 20),
+            "rain": np.where(np.arange(rows) % 5 == 0, np.nan, np.arange(rows) % 11),
+            "kind": np.arange(rows) % 2,
+            "mean": np.arange(rows) / 7,
+        }
+    )
+    path = tmp_path / "weather.csv"
+    frame.to_csv(path, index=False)
+    options: dict[str, Any] = {"path": str(path), "group": "station", "target": "mean"}
+    data = load_functions("groups", **options, columns={"kind": "category"})
+    assert data.units is not None
+    assert data.units["columns"] == ["day", "sky", "rain", "kind"]
+    targets, inputs = (np.array(data.units[part]) for part in ("targets", "inputs"))
+    seen = data.train.rows(200, 6, generator(), beyond=False)
+    mean = seen.y.flatten(0, 1).double().numpy() * targets[1] + targets[0]
+    of_row = np.round(7 * mean.ravel()).astype(int)
+    trained = np.unique(of_row)
+    assert len(trained) == 36
+    days = (frame["day"].str[:2].astype(int) + (pd.Timestamp("2024-02-29") - pd.Timestamp(0)).days).to_numpy(float)
+    rain = frame["rain"].fillna(frame["rain"].iloc[trained].median()).to_numpy()
+    expected = [
+        (days - days[trained].mean()) / days[trained].std(ddof=1),
+        *(frame["sky"] == level for level in ("clear", "cloudy", "grey")),
+        (rain - rain[trained].mean()) / rain[trained].std(ddof=1),
+        frame["rain"].isna(),
+        frame["kind"] == 1,
+    ]
+    np.testing.assert_allclose(seen.x.flatten(0, 1), np.stack(expected, 1).astype(float)[of_row], atol=2e-6)
+    np.testing.assert_array_equal(inputs[:, [1, 2, 3, 5, 6]], [[0.0] * 5, [1.0] * 5])
+    assert load_functions("groups", **options, inputs=["kind"]).train.input_width == 1
+    assert "encoder" not in (load_functions("groups", **options, inputs=["kind"]).units or {})
+    for wrong, words in (
+        ({"columns": {"snow": "number"}}, "X has no column 'snow'"),
+        ({"columns": {"sky": "colour"}}, "the kind of 'sky' must be one of"),
+        ({"columns": {"sky": "number"}}, "weather.csv: column 'sky': 'clear' in row"),
+        ({"inputs": ["snow"]}, "weather.csv: no column 'snow'"),
+        ({"group": "town"}, "weather.csv: no column 'town'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            load_functions("groups", **(options | wrong))  # type: ignore[arg-type]
 
 
 def test_the_target_of_groups_is_no_input(tmp_path: Path) -> None:
     path = str(table(tmp_path, [2, 5, 9, 4, 7]))
-    with pytest.raises(DataError, match="learns from column 'sold', which is to be left out, or to be the labels"):
+    with pytest.raises(DataError, match=r"all other than the target 'sold'; got .* inputs \['day', 'sold'\]"):
         load_functions("groups", path=path, group="shop", target="sold", inputs=["day", "sold"])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sureshot.data.mixed_columns import ColumnEncoder
 from sureshot.data.remembered import Remembered
 from sureshot.estimators.classes.stored_classes import StoredClasses
 from sureshot.estimators.devices import device_for
@@ -74,6 +75,7 @@ class StoredFewShotNumbers(StoredRegression):
     state: dict[str, Tensor]
     inputs: np.ndarray  # (2, D), means and deviations; those of the numbers are the scale of the target
     names: tuple[str, ...] | None
+    encoder: ColumnEncoder | None
     reading: Remembered | None
 
 
@@ -83,6 +85,7 @@ def _own_of_numbers(fitted: FewShotNumbersFitted) -> dict[str, Any]:
         "state": learnt_state(fitted.learner),
         "inputs": fitted.reader.inputs,
         "names": fitted.reader.names,
+        "encoder": fitted.reader.encoder,
         "reading": fitted.reader.reading,
     }
 
@@ -90,6 +93,8 @@ def _own_of_numbers(fitted: FewShotNumbersFitted) -> dict[str, Any]:
 def _fitted_to_numbers(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
     units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit], "columns": stored.names}
+    if stored.encoder is not None:
+        units["encoder"] = stored.encoder.to_json()
     reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
     return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None), reader)
 

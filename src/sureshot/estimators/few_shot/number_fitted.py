@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from sureshot.computing.blocks import AT_ONCE
 from sureshot.computing.memory import in_bytes, memory_budget
 from sureshot.computing.threads import threads_for
 from sureshot.data.checks import listed
+from sureshot.data.mixed_columns import ColumnEncoder
 from sureshot.data.remembered import Remembered
 from sureshot.estimators.few_shot.predictors import whole_weights
 from sureshot.estimators.fitted import TrainingSet
@@ -25,18 +27,20 @@ from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder
 from sureshot.estimators.rows.labelled_rows import LabelledRows
+from sureshot.estimators.rows.readers import TableReader
 from sureshot.estimators.rows.validation import Columns
 from sureshot.meta.learners.functions import FunctionPosterior, Moments, RegressionLearner
 
 
 @dataclass(frozen=True)
 class FunctionInputs(Encoder):
-    """Rows as a learner of numbers takes them: as they are, or standardised as the table was that it was trained on."""
+    """Rows as a learner of numbers takes them: as they are, or as numbers of the table that it was trained on."""
 
     learner: RegressionLearner  # in evaluation mode and double precision
     inputs: np.ndarray  # (2, D), means and deviations
     targets: np.ndarray  # (2, P)
     names: tuple[str, ...] | None = None  # of the columns of that table, where they are known
+    encoder: ColumnEncoder | None = None  # of these columns, where not all are numbers without gaps
 
     @classmethod
     def of(cls, learner: RegressionLearner, units: Any, reading: Remembered | None = None) -> FunctionInputs:
@@ -51,11 +55,14 @@ class FunctionInputs(Encoder):
         for part, scale in found.items():
             if scale.shape != (2, widths[part]) or not np.isfinite(scale).all() or not (scale[1] > 0).all():
                 raise ValueError(f"malformed units of {part}, which must be finite means and positive deviations")
-        names = units.get("columns")  # of a checkpoint older than these none
+        names, encoded = units.get("columns"), units.get("encoder")  # of functions that are no table none
+        encoder = None if encoded is None else ColumnEncoder.from_json(encoded)
         known = tuple(names) if isinstance(names, list | tuple) else ()
-        if names is not None and [*map(type, known)] != [str] * learner.input_width:
+        inputs, columns = (known, known) if encoder is None else (encoder.names, tuple(encoder.kinds))
+        fit = len(inputs) == learner.input_width and known == columns and {*map(type, known)} == {str}
+        if not (fit or (names is None and encoder is None)):
             raise ValueError("malformed units of columns, which must be a name for each input")
-        return cls(learner, **found, names=known or None, reading=reading)
+        return cls(learner, **found, names=known or None, encoder=encoder, reading=reading)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,7 +79,12 @@ class FunctionInputs(Encoder):
     def check(self, name: str, X: Any, columns: Columns | None) -> tuple[np.ndarray, Columns]:
         if self.names is None:
             return super().check(name, X, columns)
-        known, ordered = Columns(len(self.names), np.array(self.names, dtype=object)), _in_order(X, self.names)
+        known = Columns(len(self.names), np.array(self.names, dtype=object))
+        if self.encoder is not None and isinstance(X, pd.DataFrame):
+            X = self.encoder.with_ignored(X)
+        ordered = _in_order(X, self.names)
+        if self.encoder is not None:
+            return TableReader(self.encoder).check(name, ordered, known)[0], known
         # An array has no names, but its columns are these: files that are asked about have them.
         return super().check(name, ordered, replace(known, names=None) if ordered is X else known)[0], known
 

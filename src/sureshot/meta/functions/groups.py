@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
+from sureshot.data.cells import DATE, NUMBER, CellError, as_texts
+from sureshot.data.checks import listed, near
 from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import digest
+from sureshot.data.mixed_columns import ColumnEncoder, check_kinds
 from sureshot.data.root import DataError, Root
-from sureshot.data.tables import column_names, load_table
+from sureshot.data.tables import META_PREFIX, column_names, load_table
 from sureshot.meta.functions.source import FunctionData, FunctionRows, FunctionSource
 
 
@@ -47,23 +52,47 @@ def groups(
     group: str | Sequence[str],  # the column, or columns, that say which rows belong together
     target: str,
     inputs: Sequence[str] | None = None,  # all other columns by default; they may have some of `group` among them
+    columns: Mapping[str, str] | None = None,  # kinds of inputs that are not what their cells look like, by name
     fractions: Sequence[float] = (0.6, 0.2, 0.2),  # of the groups, to train on, to choose by, to test on
     seed: int = 0,  # of the split
 ) -> FunctionData:
-    """Groups of two rows or more, in three parts; columns are standardised by the rows of the training groups."""
+    """Groups of two rows or more, in three parts.
+
+    Inputs may be text, dates, and have gaps (`data.column_kinds`). Numbers, days and target are standardised. What that
+    takes is learnt from the rows of the training groups.
+    """
     place, by = Path(root or ".") / path, [group] if isinstance(group, str) else list(group)
-    varying = None if inputs is None else [name for name in inputs if name not in by]
-    if not by or varying == [] or target in by:
+    kinds = check_kinds(columns or "auto")
+    present = column_names(place)
+    if present is None:
+        raise DataError(f"{place} holds arrays: groups are told by a column")
+    for name in (*by, target, *(inputs or ())):
+        if name not in present:
+            raise DataError(f"{place}: no column {name!r}{near(name, present)}; columns: {listed(present)}")
+    others = [name for name in present if name not in (*by, target) and not name.startswith(META_PREFIX)]
+    chosen = others if inputs is None else list(inputs)
+    if not by or not set(chosen) & set(others) or target in (*by, *chosen):
         raise DataError(
-            f"{place}: group is a column or some, not the target, and inputs have another; got {by} and {inputs}"
+            f"{place}: expected columns for group, and inputs of which one is none of these, all other than the target "
+            f"{target!r}; got group {by} and inputs {chosen}"
         )
-    unused = [target, *(by if inputs is None else set(column_names(place) or ()).difference(inputs))]
-    table = load_table(place, target, features=inputs, ignore=unused, task="numbers")
-    columns = [load_table(place, features=varying, ignore=[*unused, *by], group=one).groups for one in by]
-    for name, column in zip(by, columns, strict=True):
-        if column is None or any(cell is None for cell in column):
+    table = load_table(
+        place,
+        target,
+        features=list(dict.fromkeys([*chosen, *by])),
+        ignore=set(present).difference(chosen, by),
+        task="numbers",
+        mixed=True,
+        as_text=[*by, *(name for name, kind in kinds.items() if kind != NUMBER)],
+        as_numbers=[name for name, kind in kinds.items() if kind == NUMBER],
+    )
+    frame = table.X
+    assert isinstance(frame, pd.DataFrame)
+    cells = [as_texts(frame[name]) for name in by]
+    for name, column in zip(by, cells, strict=True):
+        if any(cell is None for cell in column):
             raise DataError(f"{place}: column {name!r} has gaps, so that rows belong to no group: fill them in")
-    labels = np.array(["\x1f".join(cells) for cells in zip(*columns, strict=True)])
+    labels = np.array(["\x1f".join(some) for some in zip(*cells, strict=True)])
     each, group_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     kept_rows = counts[group_of] > 1
     names, number = np.unique(each[group_of[kept_rows]], return_inverse=True)
@@ -76,14 +105,23 @@ def groups(
         np.round(np.cumsum(fractions)[:2] * len(names)).astype(int), (1, 2), (len(names) - 2, len(names) - 1)
     )
     parts = [np.isin(number, part) for part in np.split(shuffled(len(names), seed), ends)]
+    rows = frame.loc[kept_rows, chosen]
+    try:
+        encoder = ColumnEncoder.learnt(rows[parts[0]], kinds, np.ones(int(parts[0].sum())))
+        encoded = encoder(rows)
+    except (CellError, ValueError) as error:
+        raise DataError(f"{place}: {error}") from error
+    measured = np.isin(np.arange(encoded.shape[1]), [at for _, at in encoder.first_of(NUMBER, DATE)])
 
-    def standardised(values: object) -> tuple[Tensor, list[list[float]]]:
-        found = torch.tensor(np.asarray(values, dtype=np.float64)[kept_rows]).reshape(len(number), -1)
+    def standardised(values: np.ndarray, scaled: np.ndarray) -> tuple[Tensor, list[list[float]]]:
+        found = torch.from_numpy(values)
         deviation, mean = torch.std_mean(found[torch.from_numpy(parts[0])], 0)
-        deviation = torch.where(deviation > 0, deviation, 1.0)
+        as_it_is = torch.from_numpy(~scaled)
+        mean, deviation = mean.masked_fill(as_it_is, 0.0), deviation.masked_fill((deviation == 0) | as_it_is, 1.0)
         return ((found - mean) / deviation).float(), [mean.tolist(), deviation.tolist()]
 
-    (x, of_inputs), (y, of_targets) = standardised(table.X), standardised(table.y)
+    x, of_inputs = standardised(encoded, measured)
+    y, of_targets = standardised(np.asarray(table.y, dtype=np.float64)[kept_rows, None], np.array([True]))
     sources = [
         Groups(x[kept], y[kept], torch.from_numpy(np.unique(number[kept], return_inverse=True)[1])) for kept in parts
     ]
@@ -91,5 +129,7 @@ def groups(
     shares = " / ".join(str(len(one)) for one in np.split(np.arange(len(names)), ends))
     alone = f" ({len(each) - len(names)} of a single row left out)" if len(each) > len(names) else ""
     described = f"{target} of each {', '.join(by)} in {place.name}, groups {shares}{alone} by seed {seed}"
-    names_of = {} if table.feature_names is None else {"columns": list(table.feature_names)}
-    return FunctionData(train, val, test, described, {"inputs": of_inputs, "targets": of_targets, **names_of})
+    units: dict[str, Any] = {"inputs": of_inputs, "targets": of_targets, "columns": chosen}
+    if set(encoder.kinds.values()) != {NUMBER} or bool(rows.isna().to_numpy().any()):
+        units["encoder"] = encoder.to_json()
+    return FunctionData(train, val, test, described, units)

@@ -18,6 +18,7 @@ from sureshot.persistence import Artifact, ArtifactError, load_artifact, require
 if TYPE_CHECKING:
     from torch import nn
 
+    from sureshot.data.mixed_columns import ColumnEncoder
     from sureshot.meta.learners.base import ClassLearner, Learner
     from sureshot.meta.learners.functions import RegressionLearner
 
@@ -57,9 +58,24 @@ class Checkpoint:
     @property
     def columns(self) -> list[str] | None:
         """Names of the inputs of a learner that was trained on a table; None where nothing has kept them."""
-        units = self.artifact.header.get("units")
-        found = units.get("columns") if isinstance(units, dict) else None
+        found = self._units.get("columns")
         return list(map(str, found)) if isinstance(found, list) else None
+
+    @property
+    def encoder(self) -> ColumnEncoder | None:
+        """What makes numbers of these columns; None where they are numbers without gaps."""
+        from sureshot.data.mixed_columns import ColumnEncoder
+
+        found = self._units.get("encoder")
+        try:
+            return None if found is None else ColumnEncoder.from_json(found)
+        except ValueError as error:
+            raise ArtifactError(f"{self.path}: malformed units of columns ({error})") from error
+
+    @property
+    def _units(self) -> dict[str, Any]:
+        units = self.artifact.header.get("units")
+        return units if isinstance(units, dict) else {}
 
     def build(self) -> ClassLearner:
         """The learner, in evaluation mode; `ArtifactError` if configurations and arrays do not make up one."""
