@@ -105,6 +105,32 @@ def test_learners_of_other_functions_are_not_compared(run: Run, trained: Path, t
     assert len(found.stderr.strip().splitlines()) == 1
 
 
+def test_functions_of_another_kind(run: Run, trained: Path, tmp_path: Path) -> None:
+    """One that learnt another kind is compared with, where functions to test on are named."""
+    (tmp_path / "other.toml").write_text(SETTINGS.replace("mixture", "rbf"))
+    other = tmp_path / "other"
+    assert run("meta-train", tmp_path / "other.toml", "-o", other).exit_code == 0
+    own = json.loads(run("meta-evaluate", other, "--tasks", 4, "--json").stdout)
+    on = ("--on", "functions", "--option", "family=rbf", "--tasks", 4)
+    both = json.loads(run("meta-compare", trained, f"other={other}", *on, "--json").stdout)
+    assert both["evaluations"]["other"]["scores"] == own["scores"]
+    alone = json.loads(run("meta-evaluate", trained, *on, "--json").stdout)
+    assert both["evaluations"]["cnp"]["scores"] == alone["scores"]
+    waves = run("meta-evaluate", trained, "--on", "sinusoids", "--tasks", 4, "--json")
+    assert waves.exit_code == 0, waves.stderr
+    assert json.loads(waves.stdout)["data"] == "sinusoids"
+    assert json.loads(waves.stdout)["scores"] != own["scores"]
+    for asked, words in (
+        (("--on", "clinc150"), "--on and --option are for functions that are drawn (functions, sinusoids)"),
+        (("--on", "sines"), "--on: expected one of"),
+        (("--option", "family=cubic"), "cubic"),
+        (("--option", "inputs=[2, 1]"), "rising"),
+    ):
+        refused = run("meta-evaluate", trained, *asked, "--tasks", 4)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+        assert words in refused.stderr
+
+
 def test_a_table_that_has_changed_since_the_training_is_refused(run: Run, tmp_path: Path) -> None:
     """Groups are shared out anew, so that some of the training would be tested on."""
     rows = [f"{group},{x},{group + x}" for group in range(6) for x in range(4)]
@@ -118,3 +144,6 @@ def test_a_table_that_has_changed_since_the_training_is_refused(run: Run, tmp_pa
     found = run("meta-evaluate", tmp_path / "run", "--tasks", 2)
     assert found.exit_code == 1
     assert "was trained on other functions than y of each who in grown.csv" in found.stderr
+    elsewhere = run("meta-evaluate", tmp_path / "run", "--on", "functions", "--tasks", 2)
+    assert elsewhere.exit_code == 1
+    assert "give rows of a new table to `sureshot fit`" in elsewhere.stderr

@@ -62,7 +62,12 @@ class EvaluationOptions:
 
     on: Annotated[
         str | None,
-        Option("--on", metavar="NAME", help=f"The data, by default those of the training: {options.FEW_SHOT_SETS}."),
+        Option(
+            "--on",
+            metavar="NAME",
+            help=f"The data, by default those of the training: {options.FEW_SHOT_SETS}; of learners of numbers "
+            f"{' or '.join(options.DRAWN)}.",
+        ),
     ] = None
     option: Annotated[
         list[str] | None, Option("--option", metavar="KEY=VALUE", help="Of the data set; may be repeated.")
@@ -94,9 +99,13 @@ class EvaluationOptions:
         options.check_name("--split", self.split, "test, val")
         options.check_name("--corrupted", self.corrupted, "both, query")
         if self.on is not None:
-            options.check_name("--on", self.on, ", ".join([options.FEW_SHOT_SETS, *offered_names("data set")]))
-        for option in self.option or ():
-            _parsed(option)
+            known = [options.FEW_SHOT_SETS, *options.DRAWN, *offered_names("data set")]
+            options.check_name("--on", self.on, ", ".join(known))
+        self.options_of_data()
+
+    def options_of_data(self) -> dict[str, Any]:
+        """As they were given."""
+        return dict(map(_parsed, self.option or ()))
 
     def prepare(self, loaded: Sequence[LoadedLearner]) -> tuple[FewShotData, dict[str, Any]]:
         """The data, and the arguments of `sureshot.meta.evaluation.evaluate` beside the learner.
@@ -158,7 +167,7 @@ class EvaluationOptions:
         name = own[0][0] if self.on is None else self.on
         if name == own[0][0] and (package := loaded[0].checkpoint.artifact.header.get("dataset")):
             DATASETS.require(name, package)
-        chosen = (own[0][1] if name == own[0][0] else {}) | dict(map(_parsed, self.option or ()))
+        chosen = (own[0][1] if name == own[0][0] else {}) | self.options_of_data()
         data = load_few_shot(name, self.data, **chosen)
         for one, (trained_on, with_options) in zip(loaded, own, strict=True):
             same = trained_on == name and with_options == chosen

@@ -36,6 +36,7 @@ FEW_SHOT_SETS = (
     "omniglot-lake, omniglot-vinyals, omniglot-choice, omniglot-emnist, miniimagenet, miniimagenet32, cub, "
     "miniimagenet-cub, cifar-fs, clinc150, folder, embeddings, texts, transfer"
 )
+DRAWN = ("functions", "sinusoids")
 
 
 def check_name(option: str, name: str, known: str, **elsewhere: str) -> None:
