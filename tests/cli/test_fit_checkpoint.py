@@ -332,6 +332,7 @@ def test_columns_of_text_dates_and_gaps_are_what_the_learner_knows(run: Run, tmp
     )
     trained = run("meta-train", tmp_path / "a.toml", "--data", tmp_path, "-o", tmp_path / "run")
     assert trained.exit_code == 0, trained.stderr
+    assert "ignored columns" not in trained.stderr
     known = frame[:6].drop(columns="station").rename(columns={"code": "Code"})
     known.rename(columns={"Code": "code"}).to_csv(tmp_path / "known.csv", index=False, sep=";")
     known.to_csv(tmp_path / "wrong.csv", index=False, sep=";")

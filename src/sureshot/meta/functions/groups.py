@@ -66,16 +66,7 @@ def groups(
     present = column_names(place)
     if present is None:
         raise DataError(f"{place} holds arrays: groups are told by a column")
-    for name in (*by, target, *(inputs or ())):
-        if name not in present:
-            raise DataError(f"{place}: no column {name!r}{near(name, present)}; columns: {listed(present)}")
-    others = [name for name in present if name not in (*by, target) and not name.startswith(META_PREFIX)]
-    chosen = others if inputs is None else list(inputs)
-    if not by or not set(chosen) & set(others) or target in (*by, *chosen):
-        raise DataError(
-            f"{place}: expected columns for group, and inputs of which one is none of these, all other than the target "
-            f"{target!r}; got group {by} and inputs {chosen}"
-        )
+    chosen = _inputs(place, present, by, target, inputs)
     table = load_table(
         place,
         target,
@@ -88,11 +79,7 @@ def groups(
     )
     frame = table.X
     assert isinstance(frame, pd.DataFrame)
-    cells = [as_texts(frame[name]) for name in by]
-    for name, column in zip(by, cells, strict=True):
-        if any(cell is None for cell in column):
-            raise DataError(f"{place}: column {name!r} has gaps, so that rows belong to no group: fill them in")
-    labels = np.array(["\x1f".join(some) for some in zip(*cells, strict=True)])
+    labels = _labels(place, frame[by])
     each, group_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     kept_rows = counts[group_of] > 1
     names, number = np.unique(each[group_of[kept_rows]], return_inverse=True)
@@ -133,3 +120,29 @@ def groups(
     if set(encoder.kinds.values()) != {NUMBER} or bool(rows.isna().to_numpy().any()):
         units["encoder"] = encoder.to_json()
     return FunctionData(train, val, test, described, units)
+
+
+def _inputs(
+    place: Path, present: Sequence[str], by: Sequence[str], target: str, inputs: Sequence[str] | None
+) -> list[str]:
+    """Names of the inputs; `DataError` for columns that are none of the table, or cannot be what they are to be."""
+    for name in (*by, target, *(inputs or ())):
+        if name not in present:
+            raise DataError(f"{place}: no column {name!r}{near(name, present)}; columns: {listed(present)}")
+    others = [name for name in present if name not in (*by, target) and not name.startswith(META_PREFIX)]
+    chosen = others if inputs is None else list(inputs)
+    if not by or not set(chosen) & set(others) or target in (*by, *chosen):
+        raise DataError(
+            f"{place}: expected columns for group, and inputs of which one is none of these, all other than the target "
+            f"{target!r}; got group {list(by)} and inputs {chosen}"
+        )
+    return chosen
+
+
+def _labels(place: Path, frame: pd.DataFrame) -> np.ndarray:
+    """Of each row what tells its group (n,), as text."""
+    cells = [as_texts(frame[name]) for name in frame]
+    for name, column in zip(frame, cells, strict=True):
+        if any(cell is None for cell in column):
+            raise DataError(f"{place}: column {name!r} has gaps, so that rows belong to no group: fill them in")
+    return np.array(["\x1f".join(some) for some in zip(*cells, strict=True)])
