@@ -323,11 +323,11 @@ def test_columns_go_by_the_names_that_the_learner_knows(run: Run, plane: Path, o
 def test_columns_of_text_dates_and_gaps_are_what_the_learner_knows(run: Run, tmp_path: Path) -> None:
     days = pd.date_range("2024-03-01", periods=6).strftime("%d/%m/%Y")
     parts = {"day": days, "code": ["007", "12"] * 3, "rain": ["1,5", "", "2,25", "0,5", "1,0", "3,5"]}
-    frame = pd.concat([pd.DataFrame(parts).assign(station=k, y=range(k, k + 6)) for k in range(6)])
+    frame = pd.concat([pd.DataFrame(parts).assign(station=k, spare=1, y=range(k, k + 6)) for k in range(6)])
     frame.to_csv(tmp_path / "all.csv", index=False, sep=";")
     (tmp_path / "a.toml").write_text(
         '[data]\nname = "groups"\noptions = { path = "all.csv", group = "station", target = "y", '
-        'columns = { day = "day_first", code = "category" } }\n'
+        'inputs = ["day", "code", "rain"], columns = { day = "day_first", code = "category" } }\n'
         '[learner]\nname = "cnp"\n[training]\nepisodes = 1\n[validation]\nevery = 0\n'
     )
     trained = run("meta-train", tmp_path / "a.toml", "--data", tmp_path, "-o", tmp_path / "run")
