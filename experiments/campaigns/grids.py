@@ -35,7 +35,7 @@ KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "po
 """Kernels that campaigns compare."""
 
 SAMPLED_TASKS = 200
-"""Tasks of secondary measurements for learners in `SAMPLED`."""
+"""Tasks of secondary measurements for learners that take long for a task: those in `SAMPLED`, and ABML on images."""
 
 MEAN_FIELD = ("cdkt_ml", "cdkt_pl")
 """Learners of Ke et al. (2023)."""
@@ -169,7 +169,7 @@ def image_cell(
     )
     suffix = "" if precision == "float32" else f"-{precision}"
     secondary: dict[str, int] = {}
-    if learner in SAMPLED:
+    if learner in (*SAMPLED, "abml"):
         secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS}
     name = f"{chosen} {called}".strip().replace(" ", "-")
     examination = Examination(

@@ -143,8 +143,8 @@ class ImageCampaign:
 _AS_RELEASED = TRAINING_PRESETS["one-vs-each-5shot-released-code"].data_options
 _PROTOCOL = (
     "Conv4, 5-way; 15 queries of each class; 3000 test tasks in 5 batches; 1000 for out-of-episode detection and for "
-    f"each corruption (the first {SAMPLED_TASKS} of these for Gibbs learners, for time). Every learner meets the same "
-    "tasks."
+    f"each corruption (the first {SAMPLED_TASKS} of these for Gibbs learners and ABML, for time). Every learner "
+    "meets the same tasks."
 )
 _BUDGETS = (
     "The papers train for 60,000 (1-shot) and 40,000 (5-shot) episodes; the budget of every cell is in the table, "
