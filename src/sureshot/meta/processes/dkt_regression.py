@@ -84,8 +84,8 @@ class DKTRegression(RegressionLearner):
         if hidden:
             self.features = MLPProjection((input_width,), n_features=n_features, hidden=hidden, seed=seed)
         # Of what is near in each input; a spectral mixture has scales of its own.
-        apart = not hidden and input_width > 1 and kernel != "spectral_mixture"
-        self.log_relevance = nn.Parameter(torch.zeros(input_width, dtype=torch.float32)) if apart else None
+        measured = not hidden and input_width > 1 and kernel != "spectral_mixture"
+        self.log_relevance = nn.Parameter(torch.zeros(input_width, dtype=torch.float32)) if measured else None
         width = self.features.n_features
         several = kernels > 1
         # Of the first scales, to both sides of what is given; a kernel alone has no dimension for them.
