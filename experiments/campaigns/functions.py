@@ -62,10 +62,13 @@ class FunctionCell(Cell):
     def settings(self) -> dict[str, Any]:
         """Everything that determines the result."""
         training = None if self.training is None else self.training.as_dict()
-        own = {
-            name: getattr(self, name) for name in ("data", "sizes", "n_tasks", "targets", "shown", "evaluation_seed")
-        }
+        own = {name: getattr(self, name) for name in ("sizes", "n_tasks", "targets", "evaluation_seed")}
         return json_values({**own, "data": dict(self.data), "training": training})
+
+    def stale(self, record: Mapping[str, Any]) -> str | None:
+        """What a picture needs may be there for nothing, and not lack."""
+        lacking = self.shown and not {"shown", FAILED} & set(record)
+        return super().stale(record) or ("it has nothing for a picture" if lacking else None)
 
 
 def run_function_cell(data_root: Path | None, cell: FunctionCell, folder: Path, progress: Progress) -> dict[str, Any]:

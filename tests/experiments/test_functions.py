@@ -66,6 +66,21 @@ def test_a_cell_whose_folder_has_another_training(tmp_path: Path) -> None:
     assert {"below_exact", "shown", "training", "evaluation"} < set(second)
 
 
+def test_what_a_picture_needs_may_be_there_for_nothing(tmp_path: Path) -> None:
+    """Seeds that were run apart are the results of a run of all of them."""
+    cells = campaign_cells(FunctionsConfig(learners=(CNP,), families=("rbf",), seeds=(1, 0), steps=0.001, tasks=3))
+    assert [cell.shown for cell in cells] == [True, False]
+    for shown, other in (cells, cells[::-1]):
+        record = {"settings": shown.settings(), "shown": []}
+        assert shown.stale(record) is None
+        assert other.stale(record) == "it was made with other settings"
+        record["settings"] = other.settings()
+        assert other.stale(record) is None
+        del record["shown"]
+        assert (other.stale(record) is None) == (not other.shown)
+        assert other.stale({**record, FAILED: "it diverged"}) is None
+
+
 @pytest.mark.real_data
 def test_the_page_of_images(tmp_path: Path) -> None:
     root = Path(os.environ["SURESHOT_DATA"])
