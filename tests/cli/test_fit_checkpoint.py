@@ -339,6 +339,10 @@ def test_columns_of_text_dates_and_gaps_are_what_the_learner_knows(run: Run, tmp
     model = tmp_path / "model"
     fitted = run("fit", tmp_path / "known.csv", "-t", "y", "--checkpoint", tmp_path / "run", "-o", model)
     assert fitted.exit_code == 0, fitted.stderr
+    command = ("fit", tmp_path / "known.csv", "-t", "y", "--checkpoint", tmp_path / "run", "-o", tmp_path / "told")
+    told = run(*command, "--report", tmp_path / "report")
+    assert told.exit_code == 0, told.stderr
+    assert (tmp_path / "report" / "report.html").is_file()
     assert "dates: day (day first); gaps are the median, and marked: rain" in " ".join(fitted.stderr.split())
     printed = pd.read_csv(io.StringIO(run("predict", model, tmp_path / "known.csv", "-t", "y").stdout))
     read = pd.DataFrame(parts).assign(rain=[1.5, np.nan, 2.25, 0.5, 1.0, 3.5])

@@ -82,12 +82,12 @@ def _of_one(name: str, scores: Sequence[SizeScores], n_tasks: int) -> Table:
         ("context", *(label for _, label, _ in _SCORES), *(f"within {float(share):.0%}" for share in shares)),
         tuple(rows),
         note="Log densities of single rows in nats; ± is the standard error, with tasks as units.",
-        heading=f"{name}, {n_tasks:,} tasks {scores[0].region} the range of the training's inputs",
+        heading=f"{name}, {n_tasks:,} tasks {scores[0].region} the range of inputs",
     )
 
 
 def _of_several(found: FunctionComparison, region: str) -> list[Table]:
-    where = f"{region} the range of the training's inputs"
+    where = f"{region} the range of inputs"
     of_region = {name: one.by_region[region] for name, one in found.evaluations.items()}
     sizes = [str(one.context) for one in next(iter(of_region.values()))]
     columns, none = ("learner", *sizes), (None,) * len(sizes)

@@ -65,7 +65,7 @@ def _functions(checkpoints: Mapping[str, Checkpoint], asked: EvaluationOptions) 
     if asked.on is None and (other := next((one for one in trained if one != first), None)):
         raise ValueError(
             f"the learners were trained on different functions, {first} and {other}: compare those of one kind, or "
-            "name drawn functions to test on with --on"
+            "of functions that are drawn, with --on"
         )
     name = first["name"] if asked.on is None else asked.on
     if name == first["name"] and (package := some.artifact.header.get("dataset")):

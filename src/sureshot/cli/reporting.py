@@ -114,7 +114,8 @@ def fitted_without(model: Any, table: DataTable, folds: np.ndarray) -> Iterator[
     """The numbers of the rows of each fold that is judged, and the model fitted anew on all others."""
     assert table.y is not None
     kinds = getattr(model, "columns_", None)  # a fold may have no gap where the others have
-    unfitted = clone(model) if kinds is None else clone(model).set_params(columns=kinds)
+    stated = {} if kinds is None or "columns" not in model.get_params() else {"columns": kinds}
+    unfitted = clone(model).set_params(**stated)
     judged = range(1 if len(table.y) > HOLD_OUT_ABOVE else N_FOLDS)
     ids = np.asarray([str(name) for name in table.row_ids.tolist()]) if keeps_ids(model) else None
     for fold in judged:

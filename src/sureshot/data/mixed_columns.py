@@ -49,6 +49,8 @@ from sureshot.data.column_kinds import (
 from sureshot.data.written_numbers import WayOfWriting, are_codes, what_is_lost
 from sureshot.warned import warn
 
+MOST_TOKENS = 5
+"""Texts that may all stand for gaps; a column of more is of another kind."""
 MANY_GAPS = 0.1  # of the cells of a column that had hardly any: it has gone missing, or has another name or unit
 
 
@@ -226,8 +228,16 @@ def _all_learnt(columns: list[pd.Series], kinds: Mapping[Any, str], weight: np.n
         except UnreadCell as error:
             unread.append(error)
     if unread:
-        raise CellError(_advised(unread))
+        raise UnreadColumns(unread)
     return tuple(found)
+
+
+class UnreadColumns(CellError):
+    """Cells that cannot be read, of some columns."""
+
+    def __init__(self, unread: list[UnreadCell]) -> None:
+        super().__init__(_advised(unread))
+        self.unread = unread
 
 
 def _advised(unread: list[UnreadCell]) -> str:
@@ -235,7 +245,7 @@ def _advised(unread: list[UnreadCell]) -> str:
     reasons = "; ".join(str(error) for error in unread)
     tokens = dict.fromkeys(text.strip() for error in unread for text, count in error.texts.items() if count > 1)
     kinds = ", ".join(f"{error.name!r}: 'category'" for error in unread)
-    gaps = f", take it for a gap (read_table(..., missing={list(tokens)}))" if tokens else ""
+    gaps = f", take it for a gap (read_table(..., missing={list(tokens)}))" if 0 < len(tokens) <= MOST_TOKENS else ""
     return f"{reasons}{gaps}, or take the column as another kind (columns={{{kinds}}})"
 
 

@@ -275,7 +275,7 @@ def test_columns_of_a_table_may_be_text_dates_and_have_gaps(of_skies: Path, tmp_
         for rows in (SKIES[["rain", "day", "code"]], SKIES.assign(day=pd.to_datetime(SKIES["day"]))):
             np.testing.assert_array_equal(asked.predict(rows), model.predict(SKIES))
         for rows, words in (
-            (by_hand, "X must be a DataFrame"),
+            (by_hand, "X must be a DataFrame with the columns code, day, rain, note, as not all"),
             (SKIES[["rain", "code"]], "trained on, code, day, rain, note; it has"),
             (SKIES.assign(day="soon"), "column 'day': 'soon' in row 0"),
         ):
@@ -283,6 +283,25 @@ def test_columns_of_a_table_may_be_text_dates_and_have_gaps(of_skies: Path, tmp_
                 asked.predict(rows)
     with pytest.warns(UserWarning, match="the prior"):
         assert FewShotRegressor(of_skies).predict(SKIES).shape == (5,)
+
+
+def test_many_rows_are_left_out_at_once_or_are_few(of_shops: Path, of_towns: Path) -> None:
+    """In closed form where there is one; else each takes a context of its own, and 20 of 2000 rows tell enough."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(100, 900, (2000, 2))
+    y = 5000 + 2 * x[:, 0] + rng.normal(0, 10, len(x))
+    known, _ = FewShotRegressor(of_shops).fit(x[:500, :1], y[:500]).left_out_
+    assert len(known) == 500
+    known, _ = FewShotRegressor(of_towns).fit(x, y).left_out_
+    assert len(known) == 20
+    some = FewShotRegressor(of_shops).fit(x[:6, :1], y[:6], [1, 2, 1, 1, 3, 1])
+    known, left_out = some.left_out_
+    for number, mean in zip(known[:, 0], left_out.mean[:, 0], strict=True):  # copies leave together
+        others = np.flatnonzero(y[:6] != number)
+        weight = np.array([1, 2, 1, 1, 3, 1])[others]
+        without = FewShotRegressor(of_shops).fit(x[others, :1], y[others], weight)
+        assert mean == pytest.approx(without.predict(x[:6, :1][y[:6] == number])[0], rel=1e-10)
+    assert sorted(known[:, 0]) == sorted(y[:6])
 
 
 @pytest.mark.parametrize("names", [["rain"], ["rain", "snow"], ["rain", "age", "town"], ["rain", "Age"]])

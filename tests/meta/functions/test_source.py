@@ -192,6 +192,7 @@ def test_inputs_of_groups_may_be_text_dates_and_have_gaps(tmp_path: Path) -> Non
             "rain": np.where(np.arange(rows) % 5 == 0, np.nan, np.arange(rows) % 11),
             "kind": np.arange(rows) % 2,
             "mean": np.arange(rows) / 7,
+            "meta_note": "as sent",
         }
     )
     path = tmp_path / "weather.csv"
@@ -225,9 +226,22 @@ def test_inputs_of_groups_may_be_text_dates_and_have_gaps(tmp_path: Path) -> Non
         ({"columns": {"sky": "number"}}, "weather.csv: column 'sky': 'clear' in row"),
         ({"inputs": ["snow"]}, "weather.csv: no column 'snow'"),
         ({"group": "town"}, "weather.csv: no column 'town'"),
+        ({"inputs": ["day", "sky", "day"]}, "group and inputs name day more than once"),
+        ({"group": ["station", "station"]}, "group and inputs name station more than once"),
+        ({"inputs": ["meta_note", "day"]}, "rename meta_note: columns whose names begin with meta_ are notes"),
     ):
         with pytest.raises(ValueError, match=words):
             load_functions("groups", **(options | wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("factor", [1e160, 1e-160])
+@pytest.mark.parametrize("name", ["day", "sold"])
+def test_numbers_whose_squares_are_none(tmp_path: Path, name: str, factor: float) -> None:
+    path = table(tmp_path, [4] * 5)
+    frame = pd.read_csv(path)
+    frame.assign(**{name: frame[name] * factor}).to_csv(path, index=False)
+    with pytest.raises(DataError, match=f"numbers of '{name}' are as large as 1e.100, or differ by less than 1e-100"):
+        load_functions("groups", path=str(path), group="shop", target="sold")
 
 
 def test_the_target_of_groups_is_no_input(tmp_path: Path) -> None:

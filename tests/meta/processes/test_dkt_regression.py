@@ -153,6 +153,29 @@ def test_several_kernels_are_weighed_by_what_they_say_of_the_context(kernel: str
     np.testing.assert_allclose(learner.log_evidence(tasks).detach(), logsumexp(share[:, None] + evidence, 0), rtol=1e-8)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"hidden": (), "mean": (8,), "kernels": 8, "kernel": "matern52"},
+        {"hidden": (), "kernels": 3, "kernel": "spectral_mixture"},
+    ],
+)
+def test_left_out_rows_are_answered_as_by_all_others(options: dict[str, Any]) -> None:
+    learner, generator = learner_of(**options), seeded(CPU, 5)
+    x, y = (torch.randn(9, width, generator=generator, dtype=torch.float64) for width in (1, 2))
+    with torch.no_grad():
+        found = learner.left_out(x, y)
+    assert found is not None
+    for row in range(9):
+        others = torch.arange(9) != row
+        alone = learner.condition(x[None, others], y[None, others]).moments(x[None, [row]])
+        torch.testing.assert_close(found.mean[:, [row]], alone.mean, rtol=0, atol=1e-10)
+        torch.testing.assert_close(found.deviation[:, [row]], alone.deviation, rtol=0, atol=1e-10)
+        torch.testing.assert_close(found.weight[:, [row]], alone.weight, rtol=0, atol=1e-10)
+    assert learner_of(normalise=True).left_out(x, y) is None
+
+
 def test_on_inputs_themselves_each_has_a_measure_of_its_own() -> None:
     learner = make_process("dkt_regression", 2, 1, hidden=(), kernels=2, mean=None).double()
     assert isinstance(learner, DKTRegression)

@@ -22,7 +22,7 @@ from sureshot.data.remembered import Remembered
 from sureshot.estimators.few_shot.predictors import whole_weights
 from sureshot.estimators.fitted import TrainingSet
 from sureshot.estimators.numbers.mixture import NormalMixture
-from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling, judges
+from sureshot.estimators.numbers.number_fitted import NumberFitted, NumberPredictor, Pulling, spread
 from sureshot.estimators.numbers.prediction import Prediction
 from sureshot.estimators.numbers.target_scale import TargetScale
 from sureshot.estimators.rows.encoder import Encoder
@@ -30,6 +30,9 @@ from sureshot.estimators.rows.labelled_rows import LabelledRows
 from sureshot.estimators.rows.readers import TableReader
 from sureshot.estimators.rows.validation import Columns
 from sureshot.meta.learners.functions import FunctionPosterior, Moments, RegressionLearner
+
+FEWEST_JUDGES, CONDITIONED = 20, 3e9
+"""Rows that are left out where each takes a context of its own: so many, or what the cubes of sizes sum to."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,12 @@ class FunctionInputs(Encoder):
         if self.names is None:
             return super().check(name, X, columns)
         known = Columns(len(self.names), np.array(self.names, dtype=object))
-        if self.encoder is not None and isinstance(X, pd.DataFrame):
+        if self.encoder is not None:
+            if not isinstance(X, pd.DataFrame):
+                raise ValueError(
+                    f"X must be a DataFrame with the columns {listed(self.names)}, as not all of them were numbers in "
+                    f"the table that the learner was trained on; got {type(X).__name__}."
+                )
             X = self.encoder.with_ignored(X)
         ordered = _in_order(X, self.names)
         if self.encoder is not None:
@@ -150,6 +158,10 @@ class ConditionedProcess(NumberPredictor):
         variance = deviation.square().mean(-1)
         return mean, variance, variance, deviation
 
+    def left_out(self) -> Moments | None:
+        """Of each row given all others, in closed form where there is one."""
+        return self.learner.left_out(self.x[0], self.y[0])
+
     def without(self, gone: Tensor, queries: Tensor) -> Iterator[Moments]:
         """Given the context but for some of its rows (E, N') bool, at queries (E, Q, D); some sets at a time."""
         size = max(1, AT_ONCE // (len(self.weight) * (self.x.shape[1] + queries.shape[1]) * 100))
@@ -196,14 +208,26 @@ class FewShotNumbersFitted(NumberFitted):
     @cached_property
     def left_out(self) -> tuple[np.ndarray, Prediction]:
         """Each row without it and its copies."""
-        rows, predictor = self.rows, self.predictor
-        place = judges(rows).numpy()
-        owner = torch.from_numpy(np.repeat(np.arange(len(rows.y)), rows.weight.astype(np.int64)))
-        gone = (owner == torch.from_numpy(place)[:, None]).to(predictor.x.device)
+        rows, predictor, counts = self.rows, self.predictor, self.rows.weight.astype(np.int64)
+        owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
         with torch.no_grad(), threads_for(len(owner)):
-            found = predictor.without(gone, predictor.inputs(rows.x[place])[:, None])
-            parts = [(one.weight, one.mean, one.deviation) for one in found]
-        weight, mean, deviation = (torch.cat(part, 1)[:, :, 0].cpu().numpy() for part in zip(*parts, strict=True))
+            closed = predictor.left_out()
+            own = np.flatnonzero((counts > 1) | (closed is None))  # rows that each take a context of their own
+            own = own[spread(len(own), max(FEWEST_JUDGES, int(CONDITIONED / len(owner) ** 3)))]
+            asked = predictor.inputs(rows.x[own])[:, None]
+            gone = (owner == torch.from_numpy(own)[:, None]).to(predictor.x.device)
+            parts = [(one.weight, one.mean, one.deviation) for one in predictor.without(gone, asked)]
+        place = own
+        if closed is not None:
+            alone = np.flatnonzero(counts == 1)
+            at = torch.from_numpy((counts.cumsum() - counts)[alone]).to(predictor.x.device)
+            place = np.concatenate([alone, own])
+            parts = [(closed.weight[:, at], closed.mean[:, at], closed.deviation[:, at]), *parts]
+        order = np.argsort(place)
+        place = place[order]
+        weight, mean, deviation = (
+            torch.cat(part, 1)[:, :, 0].cpu().numpy()[:, order] for part in zip(*parts, strict=True)
+        )
         mixture = NormalMixture(weight[..., 0], mean, self.wider * deviation)
         return rows.y[place], Prediction(mixture, self.target)
 

@@ -71,9 +71,15 @@ class Forecast:
         if not np.isfinite(within).all():
             warn(
                 f"{fitted.usual_errors.shape[1]} left-out rows cannot vouch for a coverage of {coverage:g}: intervals "
-                "are the model's own quantiles. Take a smaller coverage, or more rows."
+                "are the model's own quantiles, and no narrower than for a coverage that they can vouch for. Take a "
+                "smaller coverage, or more rows."
             )
-            ends = self.found.quantile((1 - coverage) / 2), self.found.quantile((1 + coverage) / 2)
+            low, high = self.found.quantile((1 - coverage) / 2), self.found.quantile((1 + coverage) / 2)
+            errors = fitted.errors_to_expect
+            if errors.shape[1]:
+                narrow = self.found.interval(errors[:, -1])
+                low, high = np.minimum(low, narrow[0]), np.maximum(high, narrow[1])
+            ends = low, high
         else:
             ends = self.found.interval(within)
         return Intervals(*(_as_given(fitted, end) for end in ends))

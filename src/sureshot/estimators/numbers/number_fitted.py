@@ -38,7 +38,13 @@ def optimism(n_rows: int) -> float:
 
 def judges(rows: LabelledRows) -> Tensor:
     """Places of the rows that are left out."""
-    return torch.from_numpy(np.unique(np.linspace(0, len(rows.y) - 1, MOST_JUDGES).round().astype(np.int64)))
+    return torch.from_numpy(spread(len(rows.y), MOST_JUDGES))
+
+
+def spread(count: int, most: int) -> np.ndarray:
+    """Places of so many, at most, evenly spread."""
+    found: np.ndarray = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+    return found
 
 
 Pulling = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sureshot.data.cells import DATE, NUMBER, CellError, as_texts
+from sureshot.data.cells import DATE, NUMBER, as_texts
 from sureshot.data.checks import listed, near
 from sureshot.data.class_splits import shuffled
 from sureshot.data.labelled import digest
-from sureshot.data.mixed_columns import ColumnEncoder, check_kinds
+from sureshot.data.mixed_columns import ColumnEncoder, UnreadColumns, check_kinds
 from sureshot.data.root import DataError, Root
 from sureshot.data.tables import META_PREFIX, column_names, load_table
 from sureshot.meta.functions.source import FunctionData, FunctionRows, FunctionSource
+
+SMALLEST = 1e-100
+"""What numbers differ by at least, and one over the largest: their squares are numbers, too."""
 
 
 class Groups(FunctionSource):
@@ -96,19 +100,30 @@ def groups(
     try:
         encoder = ColumnEncoder.learnt(rows[parts[0]], kinds, np.ones(int(parts[0].sum())))
         encoded = encoder(rows)
-    except (CellError, ValueError) as error:
+    except UnreadColumns as error:
+        kinds_of = ", ".join(f'{cell.name} = "category"' for cell in error.unread)
+        reasons = "; ".join(map(str, error.unread))
+        raise DataError(f"{place}: {reasons}, or state another kind: columns = {{ {kinds_of} }}") from error
+    except ValueError as error:
         raise DataError(f"{place}: {error}") from error
     measured = np.isin(np.arange(encoded.shape[1]), [at for _, at in encoder.first_of(NUMBER, DATE)])
 
-    def standardised(values: np.ndarray, scaled: np.ndarray) -> tuple[Tensor, list[list[float]]]:
+    def standardised(values: np.ndarray, scaled: np.ndarray, names: Sequence[str]) -> tuple[Tensor, list[list[float]]]:
+        extent, largest = np.ptp(values, 0), np.abs(values).max(0)
+        wrong = np.flatnonzero((largest > 1 / SMALLEST) | ((extent > 0) & (extent < SMALLEST)))
+        if len(wrong):
+            raise DataError(
+                f"{place}: numbers of {names[wrong[0]]!r} are as large as {1 / SMALLEST:g}, or differ by less than "
+                f"{SMALLEST:g}: take another unit"
+            )
         found = torch.from_numpy(values)
         deviation, mean = torch.std_mean(found[torch.from_numpy(parts[0])], 0)
         as_it_is = torch.from_numpy(~scaled)
         mean, deviation = mean.masked_fill(as_it_is, 0.0), deviation.masked_fill((deviation == 0) | as_it_is, 1.0)
         return ((found - mean) / deviation).float(), [mean.tolist(), deviation.tolist()]
 
-    x, of_inputs = standardised(encoded, measured)
-    y, of_targets = standardised(np.asarray(table.y, dtype=np.float64)[kept_rows, None], np.array([True]))
+    x, of_inputs = standardised(encoded, measured, encoder.names)
+    y, of_targets = standardised(np.asarray(table.y, dtype=np.float64)[kept_rows, None], np.array([True]), [target])
     sources = [
         Groups(x[kept], y[kept], torch.from_numpy(np.unique(number[kept], return_inverse=True)[1])) for kept in parts
     ]
@@ -129,6 +144,11 @@ def _inputs(
     for name in (*by, target, *(inputs or ())):
         if name not in present:
             raise DataError(f"{place}: no column {name!r}{near(name, present)}; columns: {listed(present)}")
+    named = [*by, target, *(inputs or ())]
+    if notes := [name for name in named if name.startswith(META_PREFIX)]:
+        raise DataError(f"{place}: rename {listed(notes)}: columns whose names begin with {META_PREFIX} are notes")
+    if twice := [name for part in (by, inputs or ()) for name, count in Counter(part).items() if count > 1]:
+        raise DataError(f"{place}: group and inputs name {listed(twice)} more than once")
     others = [name for name in present if name not in (*by, target) and not name.startswith(META_PREFIX)]
     chosen = others if inputs is None else list(inputs)
     if not by or not set(chosen) & set(others) or target in (*by, *chosen):

@@ -165,6 +165,13 @@ class RegressionLearner(Learner):
         encoded = own.encode(context, generator or seeded(context_y.device))
         return FunctionPosterior(context.mask.sum(1), self.input_width, partial(own.answer, encoded))
 
+    def left_out(self, x: Tensor, y: Tensor) -> Moments | None:
+        """Of rows (S, D) of one function with targets (S, K), each given all others; None without a closed form.
+
+        Moments have rows in place of tasks, (M, S, 1, K), and of each row its own weights.
+        """
+        return None
+
     def adapt(self, tasks: Tasks) -> FunctionPosterior:
         """`condition` on the support sets."""
         return self.condition(tasks.support_x, tasks.support_y, tasks.support_mask)

@@ -23,12 +23,15 @@ from typing import Literal, NamedTuple
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
+from torch.distributions import Normal
 
 from sureshot.gaussian.gram import GramPosterior, GramPrior
+from sureshot.gaussian.posterior import leave_one_out
 from sureshot.gaussian.prior import Queries
 from sureshot.inference.least_squares import regression_log_evidence
 from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.kernels.gpytorch_kernels import SpectralMixtureKernel, set_values
+from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.processes.exact import conditioned, observed
@@ -129,6 +132,20 @@ class DKTRegression(RegressionLearner):
         queries = Queries(self._covariance(encoded.z, z), self._covariance(z, diag=True))
         mean, deviation, _ = observed(encoded.posterior, queries, noise.unsqueeze(-2))
         return Moments(encoded.centre + encoded.scale * (mean + common), encoded.scale * deviation, encoded.log_weight)
+
+    def left_out(self, x: Tensor, y: Tensor) -> Moments | None:
+        if self.normalise:  # by rows that would be left out
+            return None
+        context = Context(x[None], y[None], torch.ones(1, len(x), dtype=torch.bool, device=x.device))
+        encoded, (common, noise) = self.encode(context, seeded(x.device)), self._common(context.x)
+        posterior = encoded.posterior
+        latent, variance = leave_one_out(posterior.mean, posterior.variance, *posterior.sites)
+        mean = (latent.mT + common)[:, 0]  # (M, S, K)
+        deviation = (variance.mT + noise.unsqueeze(-1))[:, 0].sqrt().expand(mean.shape)
+        # The evidence of the others is that of all rows less what is said of this one.
+        said = Normal(mean, deviation, validate_args=False).log_prob(y).sum(-1)
+        log_weight = (encoded.log_weight - said).log_softmax(0)
+        return Moments(mean.unsqueeze(2), deviation.unsqueeze(2), log_weight)
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
         if self.objective == "predictive":
