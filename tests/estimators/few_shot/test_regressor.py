@@ -304,6 +304,17 @@ def test_many_rows_are_left_out_at_once_or_are_few(of_shops: Path, of_towns: Pat
     assert sorted(known[:, 0]) == sorted(y[:6])
 
 
+def test_intervals_of_more_coverage_are_no_narrower(of_shops: Path) -> None:
+    """Nine rows vouch for 90 %, which their odd one makes wide, and not for 95 %."""
+    x = np.linspace(100, 900, 9)[:, None]
+    model = FewShotRegressor(of_shops).fit(x, 5000 + 2 * x[:, 0] + 4000 * (np.arange(9) == 4))
+    vouched = model.predict_interval(x, 0.9)
+    with pytest.warns(UserWarning, match="9 left-out rows cannot vouch for a coverage of 0.95"):
+        wide = model.predict_interval(x, 0.95)
+    assert (wide.lower <= vouched.lower).all()
+    assert (wide.upper >= vouched.upper).all()
+
+
 @pytest.mark.parametrize("names", [["rain"], ["rain", "snow"], ["rain", "age", "town"], ["rain", "Age"]])
 def test_columns_of_other_names_are_refused(of_towns: Path, names: list[str]) -> None:
     frame = pd.DataFrame(1.0, index=range(3), columns=names)

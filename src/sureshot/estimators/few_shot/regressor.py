@@ -54,12 +54,12 @@ class FewShotRegressor(IncrementalRegressor):
 
     Notes
     -----
-    X and y are in the units of the functions that the learner was trained on; of one that was trained on the groups
-    of a table, in those of the table, whose columns a DataFrame has by name, in any order; text, dates and gaps are
-    taken as they were there. Answers are what the learner says; sets of rows are taken as they are, a row of weight
-    2 as two rows. Intervals are conformal, from rows left out one at a time. Beyond the range of the training's
-    inputs most learners know nothing. Before `fit` predictions are the prior, what the learner says of any
-    function, with a warning.
+    X and y are in the units of the functions that the learner was trained on; of one that was trained on the groups of
+    a table, in those of the table, whose columns a DataFrame has by name, in any order; text, dates and gaps are taken
+    as they were there. Answers are what the learner says; sets of rows are taken as they are, a row of weight 2 as two
+    rows. Intervals are conformal, from rows left out one at a time (where each takes a context of its own, of many rows
+    20). Beyond the range of the training's inputs most learners know nothing. Before `fit` predictions are the prior,
+    what the learner says of any function, with a warning.
 
     Examples
     --------

@@ -196,7 +196,7 @@ class NumberAnswers(RegressorMixin, IncrementalEstimator):
             Rows of the kind that `fit` took.
         coverage : float, default=0.9
             The share of rows whose interval contains the number. ``coverage / (1 - coverage)`` labelled rows are needed
-            at least; with fewer the model's own quantiles are taken, with a warning.
+            at least; with fewer the model's own quantiles are taken, with a warning, as wide at least as for less.
 
         Returns
         -------
