@@ -128,7 +128,7 @@ class ConditionedProcess(NumberPredictor):
     def of(cls, learner: RegressionLearner, rows: LabelledRows, device: torch.device) -> ConditionedProcess:
         """Given labelled rows; ValueError for weights that are no whole numbers."""
         repeats = whole_weights(torch.from_numpy(rows.weight), type(learner).__name__, "GPRegressor")
-        needed = 8.0 * float(repeats.sum()) ** 2  # for a number of any two rows
+        needed = 8.0 * learner.numbers_of_pairs * float(repeats.sum()) ** 2
         if needed > memory_budget("auto"):
             raise MemoryError(
                 f"a context of {repeats.sum():,} rows (a row of weight 2 is two) takes about {in_bytes(needed)}, more "

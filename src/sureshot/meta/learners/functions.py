@@ -124,6 +124,9 @@ class RegressionLearner(Learner):
 
     name: ClassVar[str]
 
+    numbers_of_pairs = 1
+    """That are held for any two rows of a context, about."""
+
     def __init__(self, input_width: int, target_width: int) -> None:
         super().__init__()
         self.input_width, self.target_width = input_width, target_width

@@ -115,6 +115,7 @@ class DKTRegression(RegressionLearner):
             self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * (target_width + 1)], generator))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
         self.objective, self.normalise, self.floor = objective, normalise, floor
+        self.numbers_of_pairs = 6 * kernels  # matrices and their factors
 
     @property
     def network(self) -> nn.Module:
