@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import pickle
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -557,6 +558,11 @@ def test_cells_of_all_columns_that_cannot_be_read_are_one_error() -> None:
         encoder(frame)
     assert "take it for a gap (read_table(..., missing=['unknown']))" in str(caught.value)
     assert "(columns={'hp': 'category', 'kg': 'category'})" in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # as a worker's errors come back
+    many = pd.DataFrame({"hp": [*numbers, *(f"about {k % 6}" for k in range(12))]})
+    with pytest.raises(ValueError, match="or take the column as another kind") as caught:
+        encoder(many)
+    assert "take it for a gap" not in str(caught.value)
 
 
 def test_categories_that_are_numbers_but_for_one_text_are_told() -> None:

@@ -71,6 +71,9 @@ class UnreadCell(CellError):
         self.name = name
         self.texts = texts  # how often each comes
 
+    def __reduce__(self) -> tuple[type[UnreadCell], tuple[str, Any, dict[str, int]]]:
+        return UnreadCell, (str(self), self.name, dict(self.texts))
+
 
 def gaps_of(column: pd.Series) -> np.ndarray:
     """Which cells are missing (n,): None, NaN, NaT, and text such as nothing, NA or ?."""

@@ -239,6 +239,9 @@ class UnreadColumns(CellError):
         super().__init__(_advised(unread))
         self.unread = unread
 
+    def __reduce__(self) -> tuple[type[UnreadColumns], tuple[list[UnreadCell]]]:
+        return UnreadColumns, (self.unread,)
+
 
 def _advised(unread: list[UnreadCell]) -> str:
     """What cannot be read, and what to do: of texts that come again gaps are the likely meaning."""

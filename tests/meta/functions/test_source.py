@@ -220,6 +220,8 @@ def test_inputs_of_groups_may_be_text_dates_and_have_gaps(tmp_path: Path) -> Non
     np.testing.assert_array_equal(inputs[:, [1, 2, 3, 5, 6]], [[0.0] * 5, [1.0] * 5])
     assert load_functions("groups", **options, inputs=["kind"]).train.input_width == 1
     assert "encoder" not in (load_functions("groups", **options, inputs=["kind"]).units or {})
+    frame.assign(kind=[f"{1000 + k:,} $" for k in frame["kind"]]).to_csv(path, index=False)
+    assert "encoder" in (load_functions("groups", **options, inputs=["kind"]).units or {})
     for wrong, words in (
         ({"columns": {"snow": "number"}}, "X has no column 'snow'"),
         ({"columns": {"sky": "colour"}}, "the kind of 'sky' must be one of"),

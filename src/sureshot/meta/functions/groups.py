@@ -132,7 +132,8 @@ def groups(
     alone = f" ({len(each) - len(names)} of a single row left out)" if len(each) > len(names) else ""
     described = f"{target} of each {', '.join(by)} in {place.name}, groups {shares}{alone} by seed {seed}"
     units: dict[str, Any] = {"inputs": of_inputs, "targets": of_targets, "columns": chosen}
-    if set(encoder.kinds.values()) != {NUMBER} or bool(rows.isna().to_numpy().any()):
+    plain = all(bool(pd.to_numeric(rows[name], errors="coerce").notna().all()) for name in chosen)
+    if set(encoder.kinds.values()) != {NUMBER} or not plain:
         units["encoder"] = encoder.to_json()
     return FunctionData(train, val, test, described, units)
 
