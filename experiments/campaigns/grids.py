@@ -35,7 +35,7 @@ KERNELS = ("cosine", "linear", "rbf", "unit_rbf", "matern52", "polynomial1", "po
 """Kernels that campaigns compare."""
 
 SAMPLED_TASKS = 200
-"""Tasks of secondary measurements for learners that take long for a task: those in `SAMPLED`, and ABML on images."""
+"""Tasks of secondary measurements for learners that take long for a task."""
 
 MEAN_FIELD = ("cdkt_ml", "cdkt_pl")
 """Learners of Ke et al. (2023)."""
@@ -103,6 +103,8 @@ SAMPLED = tuple(
 )
 """Learners whose chains (20, of 50 sweeps) take a hundred times as long for a task as deterministic inference."""
 
+_SLOW_ON_IMAGES = (*SAMPLED, "abml")
+
 
 def check_grid(budget: str, learners: Iterable[str], kernels: Iterable[str]) -> None:
     """ValueError for an unknown name."""
@@ -169,7 +171,7 @@ def image_cell(
     )
     suffix = "" if precision == "float32" else f"-{precision}"
     secondary: dict[str, int] = {}
-    if learner in (*SAMPLED, "abml"):
+    if learner in _SLOW_ON_IMAGES:
         secondary = {"out_of_episode": SAMPLED_TASKS, "robustness": SAMPLED_TASKS}
     name = f"{chosen} {called}".strip().replace(" ", "-")
     examination = Examination(
