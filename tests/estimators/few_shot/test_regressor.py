@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from sureshot import FewShotRegressor, GPRegressor, load
+from sureshot.data.mixed_columns import ColumnEncoder
 from sureshot.estimators.few_shot.number_fitted import FunctionInputs
 from sureshot.meta.learners.functions import Moments, RegressionLearner
 from sureshot.meta.processes import make_process
@@ -336,15 +337,6 @@ def test_a_checkpoint_that_has_no_names_takes_columns_as_they_come(of_towns: Pat
     np.testing.assert_array_equal(load(tmp_path / "model").predict(other), expected)
 
 
-TWO = [{"kind": "text", "name": name, "width": 1} for name in "ab"]
-ENCODED: list[dict[str, object]] = [
-    {"columns": ["a"], "encoder": 3},
-    {"columns": ["a", "b"], "encoder": TWO},
-    {"columns": ["b"], "encoder": TWO[:1]},
-    {"encoder": TWO[:1]},
-]
-
-
 @pytest.mark.parametrize(
     "units",
     [
@@ -353,12 +345,27 @@ ENCODED: list[dict[str, object]] = [
         {"inputs": [[0.0], [1.0]], "targets": [[0.0], [0.0]]},
         {"inputs": [[0, 0]], "targets": "a"},
         *({"inputs": [[0.0], [1.0]], "targets": [[0.0], [1.0]], "columns": names} for names in (3, [3], "a", [])),
-        *({"inputs": [[0.0], [1.0]], "targets": [[0.0], [1.0]], **columns} for columns in ENCODED),
     ],
 )
 def test_units_that_are_none(units: object) -> None:
-    with pytest.raises(ValueError, match="malformed"):
+    with pytest.raises(ValueError, match="malformed units"):
         FunctionInputs.of(make_process("cnp", 1, 1, width=4), units)
+
+
+@pytest.mark.parametrize(("names", "encoded"), [(["a", "b"], "ab"), (["b"], "a"), (None, "a")])
+def test_columns_that_are_not_those_of_their_encoder(names: list[str] | None, encoded: str) -> None:
+    units = {"inputs": [[0.0], [1.0]], "targets": [[0.0], [1.0]], "columns": names}
+    encoder = ColumnEncoder.from_json([{"kind": "text", "name": name, "width": 1} for name in encoded])
+    with pytest.raises(ValueError, match="malformed units of columns"):
+        FunctionInputs.of(make_process("cnp", 1, 1, width=4), units, encoder)
+
+
+def test_an_encoder_that_is_none_names_the_checkpoint(of_towns: Path, tmp_path: Path) -> None:
+    known = load_artifact(of_towns)
+    units = {**known.header["units"], "encoder": 3}
+    save_artifact(tmp_path / "odd.safetensors", known.kind, {**known.header, "units": units}, known.arrays)
+    with pytest.raises(ArtifactError, match=r"odd.safetensors: malformed units of columns \(malformed columns\)"):
+        FewShotRegressor(tmp_path / "odd.safetensors").fit(TOWNS, Y[:, 0])
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {

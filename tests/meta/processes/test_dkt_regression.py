@@ -165,7 +165,7 @@ def test_left_out_rows_are_answered_as_by_all_others(options: dict[str, Any]) ->
     learner, generator = learner_of(**options), seeded(CPU, 5)
     x, y = (torch.randn(9, width, generator=generator, dtype=torch.float64) for width in (1, 2))
     with torch.no_grad():
-        found = learner.left_out(x, y)
+        found = learner.condition(x[None], y[None]).left_out()
     assert found is not None
     for row in range(9):
         others = torch.arange(9) != row
@@ -173,7 +173,7 @@ def test_left_out_rows_are_answered_as_by_all_others(options: dict[str, Any]) ->
         torch.testing.assert_close(found.mean[:, [row]], alone.mean, rtol=0, atol=1e-10)
         torch.testing.assert_close(found.deviation[:, [row]], alone.deviation, rtol=0, atol=1e-10)
         torch.testing.assert_close(found.weight[:, [row]], alone.weight, rtol=0, atol=1e-10)
-    assert learner_of(normalise=True).left_out(x, y) is None
+    assert learner_of(normalise=True).condition(x[None], y[None]).left_out() is None
 
 
 def test_on_inputs_themselves_each_has_a_measure_of_its_own() -> None:
@@ -189,12 +189,6 @@ def test_on_inputs_themselves_each_has_a_measure_of_its_own() -> None:
         torch.testing.assert_close(one, other)
     for options in ({"hidden": (5,)}, {"hidden": (), "kernel": "spectral_mixture"}):
         assert make_process("dkt_regression", 2, 1, **options).log_relevance is None
-
-
-def test_by_predictive_density_it_is_that_of_the_queries() -> None:
-    learner, tasks = learner_of(hidden=(), objective="predictive"), double_tasks()
-    expected = -learner.adapt(tasks).log_density(tasks.query_x, tasks.query_y).mean(1)
-    torch.testing.assert_close(learner(tasks).detach(), expected)
 
 
 def test_normalised_answers_move_with_the_targets() -> None:
@@ -217,7 +211,6 @@ def test_normalised_answers_move_with_the_targets() -> None:
         ({"kernels": 0}, "kernels must be at least 1"),
         ({"kernels": 2, "kernel": "linear"}, "different length-scales, and 'linear' has none: pass 1"),
         ({"components": 0}, "components must be at least 1"),
-        ({"objective": "evidence"}, "objective must be one of"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], said: str) -> None:

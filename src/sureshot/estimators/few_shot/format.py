@@ -93,9 +93,7 @@ def _own_of_numbers(fitted: FewShotNumbersFitted) -> dict[str, Any]:
 def _fitted_to_numbers(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
     units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit], "columns": stored.names}
-    if stored.encoder is not None:
-        units["encoder"] = stored.encoder.to_json()
-    reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.reading)
+    reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.encoder, stored.reading)
     return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None), reader)
 
 

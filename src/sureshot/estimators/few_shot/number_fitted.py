@@ -46,7 +46,13 @@ class FunctionInputs(Encoder):
     encoder: ColumnEncoder | None = None  # of these columns, where not all are numbers without gaps
 
     @classmethod
-    def of(cls, learner: RegressionLearner, units: Any, reading: Remembered | None = None) -> FunctionInputs:
+    def of(
+        cls,
+        learner: RegressionLearner,
+        units: Any,
+        encoder: ColumnEncoder | None = None,
+        reading: Remembered | None = None,
+    ) -> FunctionInputs:
         """With units as a file has them; ValueError for others than the learner's columns have."""
         widths = {"inputs": learner.input_width, "targets": learner.target_width}
         if units is None:
@@ -58,8 +64,7 @@ class FunctionInputs(Encoder):
         for part, scale in found.items():
             if scale.shape != (2, widths[part]) or not np.isfinite(scale).all() or not (scale[1] > 0).all():
                 raise ValueError(f"malformed units of {part}, which must be finite means and positive deviations")
-        names, encoded = units.get("columns"), units.get("encoder")  # of functions that are no table none
-        encoder = None if encoded is None else ColumnEncoder.from_json(encoded)
+        names = units.get("columns")  # of functions that are no table none
         known = tuple(names) if isinstance(names, list | tuple) else ()
         inputs, columns = (known, known) if encoder is None else (encoder.names, tuple(encoder.kinds))
         fit = len(inputs) == learner.input_width and known == columns and {*map(type, known)} == {str}
@@ -158,10 +163,6 @@ class ConditionedProcess(NumberPredictor):
         variance = deviation.square().mean(-1)
         return mean, variance, variance, deviation
 
-    def left_out(self) -> Moments | None:
-        """Of each row given all others, in closed form where there is one."""
-        return self.learner.left_out(self.x[0], self.y[0])
-
     def without(self, gone: Tensor, queries: Tensor) -> Iterator[Moments]:
         """Given the context but for some of its rows (E, N') bool, at queries (E, Q, D); some sets at a time."""
         size = max(1, AT_ONCE // (len(self.weight) * (self.x.shape[1] + queries.shape[1]) * 100))
@@ -211,7 +212,7 @@ class FewShotNumbersFitted(NumberFitted):
         rows, predictor, counts = self.rows, self.predictor, self.rows.weight.astype(np.int64)
         owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
         with torch.no_grad(), threads_for(len(owner)):
-            closed = predictor.left_out()
+            closed = predictor.posterior.left_out() if 1 in counts else None
             own = np.flatnonzero((counts > 1) | (closed is None))  # rows that each take a context of their own
             own = own[spread(len(own), max(FEWEST_JUDGES, int(CONDITIONED / len(owner) ** 3)))]
             asked = predictor.inputs(rows.x[own])[:, None]

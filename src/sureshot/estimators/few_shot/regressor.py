@@ -92,7 +92,7 @@ class FewShotRegressor(IncrementalRegressor):
             )
         found = load_checkpoint(self.checkpoint)
         learner = found.build_process().double().requires_grad_(False)
-        return FunctionInputs.of(learner.to(device_for(self.device)), found.artifact.header.get("units"))
+        return FunctionInputs.of(learner.to(device_for(self.device)), found.artifact.header.get("units"), found.encoder)
 
     def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
         if np.size(y) == 0:

@@ -83,6 +83,7 @@ class FunctionPosterior:
     n_context: Tensor  # (T,), rows
     input_width: int  # D
     answer: Callable[[Tensor], Moments]  # at inputs (T, Q, D), those of a row whatever is beside it
+    left_out: Callable[[], Moments | None] = lambda: None  # of each row of the contexts; see `RegressionLearner`
 
     def moments(self, query: Tensor) -> Moments:
         """The answers at inputs (T, Q, D), noise included."""
@@ -166,13 +167,11 @@ class RegressionLearner(Learner):
         context = Context.of(TaskRows(context_x, context_y, 0, mask))
         own = copy.deepcopy(self).eval().requires_grad_(False)
         encoded = own.encode(context, generator or seeded(context_y.device))
-        return FunctionPosterior(context.mask.sum(1), self.input_width, partial(own.answer, encoded))
+        answers = partial(own.answer, encoded), partial(own.left_out, encoded, context)
+        return FunctionPosterior(context.mask.sum(1), self.input_width, *answers)
 
-    def left_out(self, x: Tensor, y: Tensor) -> Moments | None:
-        """Of rows (S, D) of one function with targets (S, K), each given all others; None without a closed form.
-
-        Moments have rows in place of tasks, (M, S, 1, K), and of each row its own weights.
-        """
+    def left_out(self, encoded: Any, context: Context) -> Moments | None:
+        """Of each row of T contexts of S rows given all others, (M, T S, 1, K); None without a closed form."""
         return None
 
     def adapt(self, tasks: Tasks) -> FunctionPosterior:

@@ -1,13 +1,12 @@
 """Deep kernel transfer for numbers: an exact Gaussian process for each task, on features that all tasks share.
 
 The features (a network that starts as the identity), the kernel's parameters and the noise are learnt over tasks, by
-the evidence of all rows of a task or by the predictive density of its queries given the context. Nothing is learnt in a
-task, unless there are several `kernels`, each with its own parameters: then what is learnt is which of them made it.
-Answers are the mixture of theirs, weighed by the evidence of the context and by how common each is. With `mean` each
-kernel has a curve as well, which is learnt, and the process is what functions differ from it by; and noise that differs
-with the inputs. Without, processes are around zero and have the same noise everywhere, as published. With `normalise`
-each task's targets are centred and scaled by its context alone, as if it had one more row of value 0 and variance 1, so
-that short contexts give no wild scale.
+the evidence of all rows of a task. Nothing is learnt in a task, unless there are several `kernels`, each with its own
+parameters: then what is learnt is which of them made it. Answers are the mixture of theirs, weighed by the evidence of
+the context and by how common each is. With `mean` each kernel has a curve as well, which is learnt, and the process is
+what functions differ from it by; and noise that differs with the inputs. Without, processes are around zero and have
+the same noise everywhere, as published. With `normalise` each task's targets are centred and scaled by its context
+alone, as if it had one more row of value 0 and variance 1, so that short contexts give no wild scale.
 
 Patacchiola et al. 2020, "Bayesian meta-learning for the few-shot setting via deep kernels"; Fortuin et al. 2019,
 "Meta-learning mean functions for Gaussian processes"; Wilson & Adams 2013 (the spectral mixture), "Gaussian process
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
@@ -31,7 +30,6 @@ from sureshot.gaussian.prior import Queries
 from sureshot.inference.least_squares import regression_log_evidence
 from sureshot.kernels import KERNEL_NAMES, evaluate
 from sureshot.kernels.gpytorch_kernels import SpectralMixtureKernel, set_values
-from sureshot.meta.learners.base import seeded
 from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.learners.task_kernel import TaskKernel
 from sureshot.meta.processes.exact import conditioned, observed
@@ -66,7 +64,6 @@ class DKTRegression(RegressionLearner):
         hidden: Sequence[int] = (64, 64),
         n_features: int | None = None,  # of the network; as many as inputs by default
         mean: Sequence[int] | None = None,  # widths of a network of means and noise at each input; by default none
-        objective: Literal["marginal", "predictive"] = "marginal",
         lengthscale: float | None = None,  # initial, of kernels that have one; `natural_lengthscale` by default
         components: int = 4,  # of the spectral mixture
         highest_frequency: float = 2.0,  # initial, of the spectral mixture
@@ -114,7 +111,7 @@ class DKTRegression(RegressionLearner):
             waves, generator = Waves(input_width, 5, fading=True), torch.Generator().manual_seed(seed)
             self.mean = nn.Sequential(waves, answering([waves.width, *mean, kernels * (target_width + 1)], generator))
         self.log_noise = nn.Parameter(torch.tensor(2 * math.log(noise), dtype=torch.float32))
-        self.objective, self.normalise, self.floor = objective, normalise, floor
+        self.normalise, self.floor = normalise, floor
         self.numbers_of_pairs = 6 * kernels  # matrices and their factors
 
     @property
@@ -134,23 +131,20 @@ class DKTRegression(RegressionLearner):
         mean, deviation, _ = observed(encoded.posterior, queries, noise.unsqueeze(-2))
         return Moments(encoded.centre + encoded.scale * (mean + common), encoded.scale * deviation, encoded.log_weight)
 
-    def left_out(self, x: Tensor, y: Tensor) -> Moments | None:
+    def left_out(self, encoded: _Known, context: Context) -> Moments | None:
         if self.normalise:  # by rows that would be left out
             return None
-        context = Context(x[None], y[None], torch.ones(1, len(x), dtype=torch.bool, device=x.device))
-        encoded, (common, noise) = self.encode(context, seeded(x.device)), self._common(context.x)
-        posterior = encoded.posterior
+        posterior, (common, noise) = encoded.posterior, self._common(context.x)
         latent, variance = leave_one_out(posterior.mean, posterior.variance, *posterior.sites)
-        mean = (latent.mT + common)[:, 0]  # (M, S, K)
-        deviation = (variance.mT + noise.unsqueeze(-1))[:, 0].sqrt().expand(mean.shape)
+        mean = latent.mT + common  # (M, T, S, K)
+        deviation = (variance.mT + noise.unsqueeze(-1)).sqrt().expand(mean.shape)
         # The evidence of the others is that of all rows less what is said of this one.
-        said = Normal(mean, deviation, validate_args=False).log_prob(y).sum(-1)
-        log_weight = (encoded.log_weight - said).log_softmax(0)
-        return Moments(mean.unsqueeze(2), deviation.unsqueeze(2), log_weight)
+        said = Normal(mean, deviation, validate_args=False).log_prob(context.y).sum(-1)
+        log_weight = (encoded.log_weight.unsqueeze(-1) - said).log_softmax(0)
+        mean, deviation = (part.flatten(1, 2).unsqueeze(2) for part in (mean, deviation))
+        return Moments(mean, deviation, log_weight.flatten(1))
 
     def input_losses(self, tasks: Tasks, generator: torch.Generator) -> Tensor:
-        if self.objective == "predictive":
-            return super().input_losses(tasks, generator)
         return -self.log_evidence(tasks) / Context.of(tasks.merged()).mask.sum(1).clamp_min(1)
 
     def log_evidence(self, tasks: Tasks) -> Tensor:
