@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from sureshot.meta.evaluation import Comparison, Estimate, Evaluation
 from sureshot.meta.evaluation.out_of_episode import OWN_SCORE, OutOfEpisode
 from sureshot.report import Measured, Table
 from sureshot.report.content import Better, Cell
+from sureshot.rounding import rounded
 
 SCORES = (("nll", "NLL"), ("brier", "Brier"), ("ece", "ECE"), ("mce", "MCE"))
 
@@ -126,9 +126,9 @@ def measured(estimate: Estimate) -> Measured:
 
 
 def with_error(value: Measured | Estimate) -> str:
-    """With four digits; a single task has no error."""
+    """With four digits or more."""
     mean, error = value if isinstance(value, Measured) else measured(value)
-    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} ± {error:.4f}"
+    return rounded(mean, 4, error)
 
 
 def temperature_note(found: Evaluation) -> str:

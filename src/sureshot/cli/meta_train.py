@@ -54,7 +54,7 @@ def _print(result: TrainingResult) -> None:
     if result.scores is not None:
         shown = {"nll": "NLL", "rmse": "RMSE"}
         scores = asdict(result.scores)
-        rows += [(f"validation {shown.get(name, name)}", f"{value:.4f}") for name, value in scores.items()]
+        rows += [(f"validation {shown.get(name, name)}", value) for name, value in scores.items()]
     rows += [
         ("large gradients", result.large_gradients),
         ("seconds", f"{result.seconds:.1f}"),

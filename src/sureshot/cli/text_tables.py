@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.table import Table
 
+from sureshot.rounding import rounded
+
 SHORT_LINE = 24
 """Characters to which text is wrapped before columns are parted."""
 
@@ -58,11 +60,11 @@ def text_tables(
 
 
 def cell(value: object) -> str:
-    """A number with four digits after the point, everything else as it is; nothing for None."""
+    """A number with four digits after the point or more, everything else as it is; nothing for None."""
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return rounded(value, 4)
     return str(value)
 
 

@@ -42,6 +42,7 @@ from sureshot.report.content import (
     reliability_picture,
     worst_pairs,
 )
+from sureshot.rounding import ROUNDING, rounded
 
 FILE_NAME = "report.html"
 CONFUSION_NAME = "confusion.csv"
@@ -49,7 +50,6 @@ CONFUSION_NAME = "confusion.csv"
 
 N_SHOWN = 12  # rows in each table of rows, and pairs among the confusions
 _OBJECTIVE = "evidence lower bound (nats)"
-_ROUNDING = 1e-12  # of sums of numbers about one
 
 
 class ShownCell(NamedTuple):
@@ -274,8 +274,8 @@ def _text(cell: object) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, Measured):
-        return f"{cell.mean:.3f}" if math.isnan(cell.error) else f"{cell.mean:.3f} ± {cell.error:.3f}"
+        return rounded(cell.mean, 3, cell.error)
     if isinstance(cell, float) and not isinstance(cell, bool):
-        value = 0.0 if abs(cell) < _ROUNDING else cell  # a sum that is zero
+        value = 0.0 if abs(cell) < ROUNDING else cell  # a sum that is zero
         return f"{value:.3f}" if 1e-3 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
     return str(cell)
