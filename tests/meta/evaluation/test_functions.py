@@ -98,6 +98,21 @@ def test_methods_meet_the_same_tasks_at_every_size() -> None:
     assert float(seen[2].query_x.min()) >= 2
 
 
+class Level(FunctionSource):
+    """The number that `Always` answers with."""
+
+    input_width, target_width, identity = 1, 1, "level"
+
+    def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
+        rows = torch.full((n_tasks, n_rows, 1), 0.25)
+        return FunctionRows(rows, rows, torch.full((n_tasks, 1), n_rows))
+
+
+def test_answers_without_an_error() -> None:
+    (found, *_) = evaluate_functions(Always(), Level(), sizes=(3,), n_tasks=5).scores
+    assert (found.rmse.mean, found.rmse.standard_error) == (0.0, 0.0)
+
+
 def test_sizes_that_no_function_has_rows_for_are_left_out() -> None:
     """Of at most nine rows two are asked about."""
     found = evaluate_functions(Always(2), Uneven(), sizes=(1, 3, 20, 100), targets=2, n_tasks=50)

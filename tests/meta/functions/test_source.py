@@ -52,6 +52,8 @@ def test_the_seed_decides() -> None:
 
 
 def test_sinusoids_are_sinusoids() -> None:
+    with pytest.raises(ValueError, match="noise must be a standard deviation, at least 0, got -1"):
+        of("sinusoids", noise=-1.0)
     rows = of("sinusoids", noise=0.0).rows(30, 40, generator(), beyond=False)
     for x, y in zip(rows.x[..., 0].numpy(), rows.y[..., 0].numpy(), strict=True):
         basis = np.stack([np.sin(x), np.cos(x)], 1)
@@ -253,8 +255,13 @@ def test_the_target_of_groups_is_no_input(tmp_path: Path) -> None:
 
 
 def test_groups_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"2 groups of several rows .* at least three such groups"):
+    with pytest.raises(DataError, match=r"2 groups of several rows, expected at least three"):
         load_functions("groups", path=str(table(tmp_path, [3, 1, 3])), group="shop", target="sold")
+    path = str(table(tmp_path, [3] * 10))
+    with pytest.raises(DataError, match="expected three positive numbers"):
+        load_functions("groups", path=path, group="shop", target="sold", fractions=(0.5, 0.5))
+    few = load_functions("groups", path=path, group="shop", target="sold", fractions=(0.5, 0.04, 0.46))
+    assert "groups 4 / 1 / 5" in few.description
     with pytest.raises(DataError, match="a group of a single row has nothing"):
         Groups(torch.zeros(3, 1), torch.zeros(3, 1), torch.tensor([0, 0, 1]))
 

@@ -166,11 +166,12 @@ def _summarised(region: str, size: int, sums: Mapping[str, NDArray[np.float64]])
     found = {name: mean_over_queries(values, counts) for name, values in sums.items()}
     square = found["square"]
     rmse = square.mean**0.5
+    error = square.standard_error / (2 * rmse or 1.0)  # zeros have no error
     return SizeScores(
         region=region,
         context=size,
         log_density=found["log_density"],
-        rmse=Estimate(rmse, square.standard_error / (2 * rmse)),
+        rmse=Estimate(rmse, error),
         crps=found["crps"],
         coverage={str(level): found[str(level)] for level in COVERAGES},
         per_task=sums["log_density"] / counts,

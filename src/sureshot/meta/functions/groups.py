@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sureshot.data.cells import DATE, NUMBER, as_texts
 from sureshot.data.checks import listed, near
-from sureshot.data.class_splits import shuffled
+from sureshot.data.class_splits import split_by_seed
 from sureshot.data.labelled import digest
 from sureshot.data.mixed_columns import ColumnEncoder, UnreadColumns, check_kinds
 from sureshot.data.root import DataError, Root
@@ -57,7 +57,7 @@ def groups(
     target: str,
     inputs: Sequence[str] | None = None,  # all other columns by default; they may have some of `group` among them
     columns: Mapping[str, str] | None = None,  # kinds of inputs that are not what their cells look like, by name
-    fractions: Sequence[float] = (0.6, 0.2, 0.2),  # of the groups, to train on, to choose by, to test on
+    fractions: Sequence[float] = (0.6, 0.2, 0.2),  # of the groups, in proportion: to train on, to choose by, to test on
     seed: int = 0,  # of the split
 ) -> FunctionData:
     """Groups of two rows or more, in three parts.
@@ -87,15 +87,10 @@ def groups(
     each, group_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     kept_rows = counts[group_of] > 1
     names, number = np.unique(each[group_of[kept_rows]], return_inverse=True)
-    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9 or len(names) < 3:
-        raise DataError(
-            f"{place}: {len(names)} groups of several rows and fractions {list(fractions)}, expected at least three "
-            "such groups and three positive fractions that sum to 1"
-        )
-    ends = np.clip(
-        np.round(np.cumsum(fractions)[:2] * len(names)).astype(int), (1, 2), (len(names) - 2, len(names) - 1)
-    )
-    parts = [np.isin(number, part) for part in np.split(shuffled(len(names), seed), ends)]
+    if len(names) < 3:
+        raise DataError(f"{place}: {len(names)} groups of several rows, expected at least three")
+    split = split_by_seed(names.tolist(), fractions, seed)
+    parts = [np.isin(number, part) for part in split]
     rows = frame.loc[kept_rows, chosen]
     try:
         encoder = ColumnEncoder.learnt(rows[parts[0]], kinds, np.ones(int(parts[0].sum())))
@@ -128,7 +123,7 @@ def groups(
         Groups(x[kept], y[kept], torch.from_numpy(np.unique(number[kept], return_inverse=True)[1])) for kept in parts
     ]
     train, val, test = sources
-    shares = " / ".join(str(len(one)) for one in np.split(np.arange(len(names)), ends))
+    shares = " / ".join(str(len(part)) for part in split)
     alone = f" ({len(each) - len(names)} of a single row left out)" if len(each) > len(names) else ""
     described = f"{target} of each {', '.join(by)} in {place.name}, groups {shares}{alone} by seed {seed}"
     units: dict[str, Any] = {"inputs": of_inputs, "targets": of_targets, "columns": chosen}

@@ -21,6 +21,8 @@ class Sinusoids(FunctionSource):
         noise: float = 0.05,  # standard deviation; none in the paper, where densities have no bound
     ) -> None:
         self.inputs, self.noise = checked_range("inputs", inputs, positive=False), noise
+        if not 0 <= noise < math.inf:
+            raise ValueError(f"noise must be a standard deviation, at least 0, got {noise}")
         self.identity = f"sinusoids on {self.inputs}, noise {noise:g}"
 
     def rows(self, n_tasks: int, n_rows: int, generator: torch.Generator, beyond: bool) -> FunctionRows:
