@@ -38,11 +38,6 @@ class LoadedLearner:
 
         return cls(checkpoint, TrainingConfig.from_dict(checkpoint.config))
 
-    @property
-    def name(self) -> str:
-        """What kind of learner it is."""
-        return self.checkpoint.name
-
     @cached_property
     def learner(self) -> ClassLearner:
         """In evaluation mode."""

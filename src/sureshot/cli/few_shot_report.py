@@ -25,7 +25,7 @@ VARIANTS = {"none": "as they are", "temperature": "with temperature"}
 
 def write_evaluation_page(found: Evaluation, loaded: LoadedLearner, description: str, split: str, folder: Path) -> Path:
     """The page of one learner."""
-    name = loaded.name
+    name = loaded.checkpoint.name
     plain = found.calibration["none"]
     low, high = found.accuracy.interval
     interval = f"95 %: {low:.3f} to {high:.3f}" if found.n_tasks > 1 else "of one task"

@@ -44,7 +44,7 @@ def meta_evaluate(
             found = evaluate(loaded.learner, **arguments, progress=update)
         summary: dict[str, Any] = {
             "checkpoint": loaded.checkpoint.path,
-            "learner": loaded.name,
+            "learner": read.name,
             "data": data.name,
             "split": asked.split,
             **found.as_dict(),

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from sureshot.meta.gradient.inner_loop import check_steps, check_way
 from sureshot.meta.gradient.stein import stein_direction
-from sureshot.meta.learners.base import Latents, mean_over_rows, over_draws
+from sureshot.meta.learners.base import DrawsPosterior, mean_over_rows
 from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
@@ -39,25 +39,13 @@ Objective = Literal["predictive", "chaser"]
 
 
 @dataclass(frozen=True)
-class ParticlePosterior(EmbeddedPosterior):
+class ParticlePosterior(DrawsPosterior, EmbeddedPosterior):
     """Several last layers for each task."""
 
     particles: Tensor  # (T, M, C, D + 1), weights and bias
     class_mask: Tensor | None  # (T, C)
 
-    def predict(self, query: Tensor) -> Tensor:
-        """The mean over particles."""
-        return self.log_probabilities(query).exp().mean(1)
-
-    def latents(self, query: Tensor) -> Latents:
-        """Mean and variance of the logits over particles; minus infinity and 0 for absent classes."""
-        return over_draws(self._logits(query))
-
-    def log_probabilities(self, query: Tensor) -> Tensor:
-        """Of each particle, (T, M, Q, C)."""
-        return self._logits(query).log_softmax(-1)
-
-    def _logits(self, query: Tensor) -> Tensor:
+    def logits(self, query: Tensor) -> Tensor:
         return _logits(_with_one(query), self.particles, self.class_mask)
 
 
@@ -103,7 +91,7 @@ class BayesianMAML(EmbeddingLearner):
         if self.objective == "chaser":
             leader = self._moved(chaser, tasks.merged(), self.leader_steps).detach()
             return (chaser - leader).square().sum((-2, -1)).mean(-1)
-        found = ParticlePosterior(chaser, tasks.class_mask).log_probabilities(tasks.query_x)
+        found = ParticlePosterior(chaser, tasks.class_mask).logits(tasks.query_x).log_softmax(-1)
         index = tasks.query_y[:, None, :, None].expand(-1, found.shape[1], -1, 1)
         together = found.gather(-1, index).squeeze(-1).logsumexp(1) - math.log(self.n_particles)
         return -mean_over_rows(together, tasks.query_mask)

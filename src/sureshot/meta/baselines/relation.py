@@ -26,9 +26,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sureshot.meta.baselines.logits import LogitsPosterior, only_present
 from sureshot.meta.baselines.prototypical import class_means
-from sureshot.meta.learners.base import Latents, mean_over_rows
-from sureshot.meta.learners.embedding import EmbeddedPosterior, EmbeddingLearner
+from sureshot.meta.learners.base import mean_over_rows
+from sureshot.meta.learners.embedding import EmbeddingLearner
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone
 from sureshot.networks.backbones.conv4 import Conv4Block
@@ -77,26 +78,18 @@ class RelationNetwork(nn.Module):
 
 
 @dataclass(frozen=True)
-class RelationPosterior(EmbeddedPosterior):
+class RelationPosterior(LogitsPosterior):
     """Mean maps of the classes, and what compares queries with them."""
 
     relation: RelationNetwork
     classes: Tensor  # (T, C, D)
     present: Tensor  # (T, C), False for classes without a support row
 
-    def predict(self, query: Tensor) -> Tensor:
-        """Scores, normalised over the classes, (T, Q, C); from their logarithms, so that none underflows."""
-        return functional.logsigmoid(self._logits(query)).softmax(-1)
-
-    def latents(self, query: Tensor) -> Latents:
-        """The scores before the sigmoid, with variance 0."""
-        logits = self._logits(query)
-        return Latents(logits, torch.zeros_like(logits))
-
-    def _logits(self, query: Tensor) -> Tensor:
+    def logits(self, query: Tensor) -> Tensor:
+        """Logarithms of the scores: a softmax normalises these."""
         pairs = self.classes.shape[0] * self.classes.shape[1]
         parts = [self.relation(self.classes, part) for part in query.split(max(1, _PAIRS_AT_ONCE // pairs), 1)]
-        return torch.cat(parts, 1).masked_fill(~self.present.unsqueeze(1), -torch.inf)
+        return only_present(functional.logsigmoid(torch.cat(parts, 1)), self.present)
 
 
 class RelationNet(EmbeddingLearner):

@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sureshot.meta.gradient.batch_statistics import counting, with_batch_statistics
 from sureshot.meta.gradient.inner_loop import Descent, Parameters, adapt, check_answers, check_way
-from sureshot.meta.learners.base import ClassLearner, Latents, TaskPosterior, check_query, mean_over_rows, over_draws
+from sureshot.meta.learners.base import ClassLearner, DrawsPosterior, check_query, mean_over_rows
 from sureshot.meta.tasks import TaskRows, Tasks
 from sureshot.networks.backbones.base import Backbone, describe
 from sureshot.networks.backbones.initialisation import dense, he_normal
@@ -72,23 +72,14 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AdaptedPosterior(TaskPosterior):
+class AdaptedPosterior(DrawsPosterior):
     """A network for each task and draw, at inputs (T, Q, ...)."""
 
     learner: GradientLearner  # gives the architecture; its parameters are not read
     networks: Parameters  # (T, M, ...)
     support: Rows
 
-    def predict(self, query: Tensor) -> Tensor:
-        """The mean over the draws."""
-        return self._logits(query).softmax(-1).mean(1)
-
-    def latents(self, query: Tensor) -> Latents:
-        """Mean and variance of the logits over the draws; minus infinity and 0 for absent classes."""
-        return over_draws(self._logits(query))
-
-    def _logits(self, query: Tensor) -> Tensor:
-        """(T, M, Q, C)."""
+    def logits(self, query: Tensor) -> Tensor:
         check_query(query, len(self.support.y))
         known = self.support.x
         if query.shape[2:] != known.shape[2:] or query.dtype != known.dtype:
@@ -235,7 +226,7 @@ class GradientLearner(ClassLearner):
         start = own.start(support.n_classes)
         noise = self.noise(start, self.descent_in_use.steps, generator)
         rows = Rows.of(support)
-        at_once = tasks_at_once(rows.y.shape[1], rows.y.device)
+        at_once = tasks_at_once(self.draws * rows.y.shape[1], rows.y.device)
         found = own._adapted(start, rows, noise, self.descent_in_use, at_once)
         return AdaptedPosterior(own, vmap(lambda adapted: self.networks(adapted, noise[-1]))(found), rows)
 

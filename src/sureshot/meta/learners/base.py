@@ -52,6 +52,24 @@ class TaskPosterior(ABC):
         return -self.latents(query).mean.amax(-1)
 
 
+class DrawsPosterior(TaskPosterior):
+    """A conditioned learner of which several draws answer, their probabilities averaged."""
+
+    @abstractmethod
+    def logits(self, query: Tensor) -> Tensor:
+        """Of each draw, (T, M, Q, C); minus infinity for absent classes."""
+
+    def predict(self, query: Tensor) -> Tensor:
+        return self.logits(query).softmax(-1).mean(1)
+
+    def latents(self, query: Tensor) -> Latents:
+        """Mean and variance of the logits over the draws; minus infinity and 0 for absent classes."""
+        logits = self.logits(query)
+        mean = logits.mean(1)
+        spread = (logits - mean.unsqueeze(1)).nan_to_num(0.0)  # of infinities, which are alike
+        return Latents(mean, spread.square().mean(1))
+
+
 class Learner(nn.Module, ABC):
     """What training knows of a learner; derived classes write `network`, `check_tasks` and `input_losses`.
 
@@ -213,15 +231,6 @@ def check_query(
     if query.dim() < 2 or len(query) != n_tasks:
         raise ValueError(f"query_x must be (T, Q, ...) with the queries of {n_tasks} tasks, got {tuple(query.shape)}")
     require_finite("query_x", query, None)
-
-
-def over_draws(
-    logits: Tensor,  # (T, M, Q, C), minus infinity for absent classes
-) -> Latents:
-    """Mean and variance over the draws."""
-    mean = logits.mean(1)
-    spread = (logits - mean.unsqueeze(1)).nan_to_num(0.0)  # of infinities, which are alike
-    return Latents(mean, spread.square().mean(1))
 
 
 def mean_over_rows(values: Tensor, mask: Tensor | None) -> Tensor:
