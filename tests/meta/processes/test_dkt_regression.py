@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -174,6 +175,18 @@ def test_left_out_rows_are_answered_as_by_all_others(options: dict[str, Any]) ->
         torch.testing.assert_close(found.deviation[:, [row]], alone.deviation, rtol=0, atol=1e-10)
         torch.testing.assert_close(found.weight[:, [row]], alone.weight, rtol=0, atol=1e-10)
     assert learner_of(normalise=True).condition(x[None], y[None]).left_out() is None
+
+
+def test_answers_are_those_of_double_precision() -> None:
+    """Of functions 400 times as high as the noise, of a hundred rows, single precision would lose the weights, too."""
+    learner = make_process("dkt_regression", 1, 1, hidden=(), kernels=3, noise=0.05)
+    tasks = load_functions("functions").test.sample(6, FunctionProtocol(100, 50), seeded(CPU))
+    x, y, query = tasks.support_x, 20 * tasks.support_y, tasks.query_x
+    found = learner.condition(x, y).moments(query)
+    exact = copy.deepcopy(learner).double().condition(x.double(), y.double()).moments(query.double())
+    for one, other in zip(found, exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert all(parameter.dtype == torch.float32 for parameter in learner.parameters())
 
 
 def test_on_inputs_themselves_each_has_a_measure_of_its_own() -> None:

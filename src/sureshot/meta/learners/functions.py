@@ -128,6 +128,9 @@ class RegressionLearner(Learner):
     numbers_of_pairs = 1
     """That are held for any two rows of a context, about."""
 
+    in_double = False
+    """Whether single precision would lose what contexts say, so that answers are in double, whatever the inputs are."""
+
     def __init__(self, input_width: int, target_width: int) -> None:
         super().__init__()
         self.input_width, self.target_width = input_width, target_width
@@ -166,9 +169,14 @@ class RegressionLearner(Learner):
         require_finite("context_x", context_x, mask)
         context = Context.of(TaskRows(context_x, context_y, 0, mask))
         own = copy.deepcopy(self).eval().requires_grad_(False)
+        if self.in_double:
+            own, context = own.double(), context._replace(x=context.x.double(), y=context.y.double())
         encoded = own.encode(context, generator or seeded(context_y.device))
-        answers = partial(own.answer, encoded), partial(own.left_out, encoded, context)
+        answers = partial(own._told, encoded), partial(own.left_out, encoded, context)
         return FunctionPosterior(context.mask.sum(1), self.input_width, *answers)
+
+    def _told(self, encoded: Any, query: Tensor) -> Moments:
+        return self.answer(encoded, query.double() if self.in_double else query)
 
     def left_out(self, encoded: Any, context: Context) -> Moments | None:
         """Of each row of T contexts of S rows given all others, (M, T S, 1, K); None without a closed form."""

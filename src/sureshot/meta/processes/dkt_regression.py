@@ -52,6 +52,7 @@ class DKTRegression(RegressionLearner):
     """See the module."""
 
     name = "dkt_regression"
+    in_double = True  # variances of functions are thousands of times those of noise
 
     def __init__(
         self,
