@@ -185,6 +185,15 @@ def test_a_set_convolution_against_numpy() -> None:
     np.testing.assert_allclose(signal, (y @ weights) / (weights.sum(0) + 1e-5), atol=1e-6)
 
 
+def test_many_tasks_pass_the_grid_in_parts() -> None:
+    """Left-out rows of places in a square, say: each is a task of its own."""
+    learner, generator = make_process("convcnp", 2, 1, width=2, dilations=(1,)), torch.Generator().manual_seed(0)
+    x, y, query = (2 * torch.rand(700, n, width, generator=generator) - 1 for n, width in ((3, 2), (3, 1), (2, 2)))
+    together = learner.condition(x, y).predict(query)
+    for one, alone in zip(together, learner.condition(x[-5:], y[-5:]).predict(query[-5:]), strict=True):
+        torch.testing.assert_close(one[-5:], alone)
+
+
 @pytest.mark.parametrize(
     ("name", "widths", "options", "said"),
     [

@@ -26,7 +26,7 @@ from sureshot.meta.learners.functions import Context, Moments, RegressionLearner
 from sureshot.meta.processes.layers import answering, check_sizes, normals
 
 _WINDOW = 12  # cells: six of the first length-scales, where a weight is 1e-8
-_MOST_CELLS = 2_000_000  # of a batch
+_MOST_CELLS = 2_000_000  # of tasks that pass together
 
 
 class ConvCNP(RegressionLearner):
@@ -67,14 +67,21 @@ class ConvCNP(RegressionLearner):
 
     def answer(self, encoded: Context, query: Tensor) -> Moments:
         query, axes = self._near(encoded, query)
-        known = torch.cat([torch.ones_like(encoded.y[..., :1]), encoded.y], -1) * encoded.mask.unsqueeze(-1)
-        spread = torch.einsum("tsc,tsh,tsw->tchw", known, *self._weights(encoded.x, axes, 0))
+        tasks = _MOST_CELLS // math.prod(map(len, axes))
+        parts = zip(*(part.split(tasks) for part in (*encoded, query)), strict=True)
+        found = torch.cat([self._on_grid(Context(*context), axes, asked) for *context, asked in parts])
+        return normals(self.head(found).unsqueeze(0), self.floor)
+
+    def _on_grid(self, context: Context, axes: Sequence[Tensor], query: Tensor) -> Tensor:
+        """Features at queries, (T, Q, width)."""
+        known = torch.cat([torch.ones_like(context.y[..., :1]), context.y], -1) * context.mask.unsqueeze(-1)
+        spread = torch.einsum("tsc,tsh,tsw->tchw", known, *self._weights(context.x, axes, 0))
         density, signal = spread[:, :1], spread[:, 1:]
         features = self.first(torch.cat([density / (1 + density), signal / (density + 1e-5)], 1))
         for block in self.blocks:
             features = features + block(features.relu())
         weights = (part / part.sum(-1, keepdim=True) for part in self._weights(query, axes, 1))
-        return normals(self.head(torch.einsum("tchw,tqh,tqw->tqc", features, *weights)).unsqueeze(0), self.floor)
+        return torch.einsum("tchw,tqh,tqw->tqc", features, *weights)
 
     def _near(self, context: Context, query: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Queries, nearer if they see no context nearer either, and the places of the grid in each dimension."""
@@ -84,11 +91,11 @@ class ConvCNP(RegressionLearner):
         seen = torch.cat([known, query.flatten(0, 1)]).detach()
         low, high = seen.amin(0), seen.amax(0)
         first, last = (low / self.spacing).floor() - self.margin, (high / self.spacing).ceil() + self.margin
-        cells = float((last - first + 1).prod()) * len(query)
+        cells = float((last - first + 1).prod())
         if cells > _MOST_CELLS:
             raise ValueError(
-                f"inputs from {low.tolist()} to {high.tolist()} need a grid of {cells:.3g} cells for {len(query)} "
-                f"tasks, more than {_MOST_CELLS}: scale the inputs, or lower points_per_unit"
+                f"inputs from {low.tolist()} to {high.tolist()} need a grid of {cells:.3g} cells, more than "
+                f"{_MOST_CELLS}: scale the inputs, or lower points_per_unit"
             )
         ends = zip(first.tolist(), last.tolist(), strict=True)
         steps = [torch.arange(start, end + 1, dtype=low.dtype, device=low.device) for start, end in ends]
