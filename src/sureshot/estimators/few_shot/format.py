@@ -93,7 +93,8 @@ def _own_of_numbers(fitted: FewShotNumbersFitted) -> dict[str, Any]:
 def _fitted_to_numbers(stored: StoredFewShotNumbers) -> FewShotNumbersFitted:
     learner = checkpoint_of(stored.learner, {}, stored.state).build_process().double().requires_grad_(False)
     units = {"inputs": stored.inputs, "targets": [stored.target.centre, stored.target.unit], "columns": stored.names}
-    reader = FunctionInputs.of(learner.to(device_for("auto")), units, stored.encoder, stored.reading)
+    learner = learner.to(device_for("auto", len(stored.rows.y)))
+    reader = FunctionInputs.of(learner, units, stored.encoder, stored.reading)
     return condition_numbers(TrainingSet(reader, stored.columns, np.empty(0), stored.rows, None), reader)
 
 

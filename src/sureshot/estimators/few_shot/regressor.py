@@ -92,7 +92,7 @@ class FewShotRegressor(IncrementalRegressor):
             )
         found = load_checkpoint(self.checkpoint)
         learner = found.build_process().double().requires_grad_(False)
-        return FunctionInputs.of(learner.to(device_for(self.device)), found.artifact.header.get("units"), found.encoder)
+        return FunctionInputs.of(learner, found.artifact.header.get("units"), found.encoder)
 
     def _first_rows(self, X: Any, y: Any, sample_weight: Any, row_id: Any) -> TrainingSet:
         if np.size(y) == 0:
@@ -118,4 +118,6 @@ class FewShotRegressor(IncrementalRegressor):
             raise ValueError(
                 f"the checkpoint's learner answers with {reader.learner.target_width} numbers a row, but y has {wanted}"
             )
+        if known is None:
+            reader.learner.to(device_for(self.device, len(training.rows.y)))
         return condition_numbers(training, reader)
