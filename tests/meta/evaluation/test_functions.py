@@ -75,7 +75,7 @@ def test_scores_by_hand(source: FunctionSource, width: int) -> None:
         for level in ("0.5", "0.9"):
             assert one.coverage[level].mean == pytest.approx(real[level].mean(), abs=1e-9)
         per_task = np.array([row[known].mean() for row, known in zip(expected["log_density"], mask, strict=True)])
-        np.testing.assert_allclose(one.per_task, per_task, atol=1e-9)
+        np.testing.assert_allclose(one.sums / one.counts, per_task, atol=1e-9)
         if exam.query_mask is None:
             error = per_task.std(ddof=1) / np.sqrt(31)
             assert one.log_density.standard_error == pytest.approx(error, abs=1e-9)
@@ -123,9 +123,9 @@ def test_batches_change_nothing() -> None:
     source, learner = load_functions("functions").test, make_process("np", 1, 1, width=8)
     one, other = (evaluate_functions(learner, source, sizes=(3,), n_tasks=8, batch_size=n) for n in (8, 3))
     for a, b in zip(one.scores, other.scores, strict=True):
-        np.testing.assert_allclose(a.per_task, b.per_task, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(a.sums, b.sums, rtol=1e-5, atol=1e-6)
     assert [part["region"] for part in one.as_dict()["scores"]] == ["inside", "beyond"]
-    assert "per_task" not in one.as_dict()["scores"][0]
+    assert not {"sums", "counts"} & set(one.as_dict()["scores"][0])
 
 
 def test_the_exact_process_covers_what_it_says() -> None:
@@ -144,13 +144,22 @@ def test_what_is_refused(options: dict[str, object]) -> None:
         evaluate_functions(Always(), load_functions("functions").test, **options)  # type: ignore[arg-type]
 
 
+def test_differences_are_those_of_the_scores() -> None:
+    """Tasks count by their rows."""
+    both = {"always": Always(2), "np": make_process("np", 1, 2, width=8)}
+    found = compare_functions(both, Uneven(), sizes=(3,), n_tasks=20)
+    always, other = (found.evaluations[name].at("inside", 3).log_density.mean for name in both)
+    assert found.differences["np"][0].log_density.mean == pytest.approx(other - always, abs=1e-12)
+
+
 def test_differences_are_paired_by_task() -> None:
     source = load_functions("functions").test
     wide, exact = Always(), ExactProcess.of(source)
     found = compare_functions({"always": wide, "exact": exact}, source, sizes=(3,), n_tasks=20, targets=5)
     (inside, beyond) = found.differences["exact"]
     assert (inside.region, inside.context, beyond.region) == ("inside", 3, "beyond")
-    gap = found.evaluations["exact"].at("inside", 3).per_task - found.evaluations["always"].at("inside", 3).per_task
+    scores = [found.evaluations[name].at("inside", 3) for name in ("exact", "always")]
+    gap = (scores[0].sums - scores[1].sums) / 5
     assert inside.log_density.mean == pytest.approx(gap.mean(), abs=1e-12)
     assert inside.log_density.standard_error == pytest.approx(gap.std(ddof=1) / np.sqrt(20), abs=1e-12)
     assert inside.log_density.mean > 0

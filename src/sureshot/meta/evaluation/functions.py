@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from sureshot.meta.evaluation.compare import evaluate_each
-from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries, mean_over_tasks
+from sureshot.meta.evaluation.estimate import Estimate, Result, mean_over_queries
 from sureshot.meta.functions.source import FunctionSource, with_context
 from sureshot.meta.learners.functions import AdaptsToFunctions
 from sureshot.meta.protocols import FunctionProtocol
@@ -42,7 +42,8 @@ class SizeScores(Result):
     rmse: Estimate
     crps: Estimate  # in units of the targets
     coverage: Mapping[str, Estimate]  # of central intervals, by their nominal share
-    per_task: NDArray[np.float64] = field(repr=False)  # (T,), mean log densities, for paired differences
+    sums: NDArray[np.float64] = field(repr=False)  # (T,), of log densities, for paired differences
+    counts: NDArray[np.float64] = field(repr=False)  # (T,), of their rows
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class FunctionEvaluation(Result):
     def ahead_of(self, other: FunctionEvaluation) -> tuple[Ahead, ...]:
         """Log densities less those of another method, paired by task; both must have had the same tasks."""
         return tuple(
-            Ahead(one.region, one.context, mean_over_tasks(one.per_task - its.per_task))
+            Ahead(one.region, one.context, mean_over_queries(one.sums - its.sums, one.counts))
             for one, its in zip(self.scores, other.scores, strict=True)
         )
 
@@ -174,5 +175,6 @@ def _summarised(region: str, size: int, sums: Mapping[str, NDArray[np.float64]])
         rmse=Estimate(rmse, error),
         crps=found["crps"],
         coverage={str(level): found[str(level)] for level in COVERAGES},
-        per_task=sums["log_density"] / counts,
+        sums=sums["log_density"],
+        counts=counts,
     )

@@ -53,7 +53,7 @@ class FunctionSource(ABC):
         x, y, counts, origin = self.rows(n_tasks, most + wanted, generator, beyond)
         kept = (counts // 2).clamp_max(wanted)  # for targets, of functions with few rows
         left = counts - kept
-        # Of functions with few rows each size that they have is as likely, too.
+        # Of functions with few rows all sizes that they have are drawn, small ones up to twice as often as large ones.
         drawn = torch.randint(most - fewest + 1, (n_tasks, 1), generator=generator) % (left - fewest + 1).clamp_min(1)
         n_context = (fewest + drawn).minimum(left)
         n_targets = (counts - n_context).clamp_max(wanted)
