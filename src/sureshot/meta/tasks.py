@@ -1,8 +1,9 @@
 """A batch of tasks, of classes or of numbers: the one thing that flows from the sampler to the learners.
 
 Tasks are the leading dimension of every tensor. Tasks of different sizes share a batch by padding: a mask says
-which rows and classes are real. Padding never changes latents; probabilities that are averaged over points of as many
-dimensions as the batch has classes (the rule "integral" of many classes) have their error, 1e-3, by other points.
+which rows and classes are real. Padding never changes latents, but learners that draw numbers for each class draw
+others where the batch has more; probabilities that are averaged over points of as many dimensions as the batch has
+classes (the rule "integral" of many classes) have their error, 1e-3, by other points.
 """
 
 from __future__ import annotations
