@@ -145,16 +145,17 @@ def outcome_of(records: Sequence[Mapping[str, Any]], cells: Sequence[Cell], sett
     return Outcome(
         title="Functions from a few of their values",
         introduction=(
-            "Each task is a function, drawn anew: of a Gaussian process with a random length-scale, period and decay "
-            "on [-2, 2] with noise of deviation 0.05, or a sinusoid on [-5, 5]. Or it is real, and a fifth of all "
-            "test: what is rented in the hours of a day, by hour, temperature, weather and whether it is a working "
-            "day (730 days); prices of diamonds of one cut, color and clarity, by size and shape (271 kinds); how "
-            "loud an airfoil is, by frequency, size, angle and speed (106 of them). Learners train on 1 to 50 rows of"
-            f" context, by log density, {TASKS_PER_STEP} tasks a step; they are tested on {settings.tasks} other tasks"
-            " that all of them share, of 50 targets (where there are fewer rows half of them, and the others are "
-            "context). Beyond the range both context and targets lie in the range as wide above, where no learner has"
-            " trained. Densities are means of the marginal log densities of single rows in nats, deviations have a "
-            "floor of 0.01, and those of np are by 32 draws of its latent given the context."
+            "Each task is a function, drawn anew: of a Gaussian process with a random length-scale (0.25 in the first "
+            "family), period and decay on [-2, 2] with noise of deviation 0.05, or a sinusoid on [-5, 5]. Or it is "
+            "real, and a fifth of all test: what is rented in the hours of a day, by hour, temperature, weather and "
+            "whether it is a working day (730 days); prices of diamonds of one cut, color and clarity, by size and "
+            "shape (271 kinds); how loud an airfoil is, by frequency, size, angle and speed (106 of them). Learners "
+            "train on 1 to 50 rows of context, by log density (dkt by that of all rows of a task together), "
+            f"{TASKS_PER_STEP} tasks a step; they are tested on {settings.tasks} other tasks that all of them share, "
+            "of 50 targets (where there are fewer rows half of them, and the others are context). Beyond the range "
+            "both context and targets lie in the range as wide above, where no learner has trained. Densities are "
+            "means of the marginal log densities of single rows in nats, deviations have a floor of 0.01, and those of "
+            "np are by 32 draws of its latent given the context."
         ),
         tables=tuple(_tables(records, settings)),
         config=settings,

@@ -95,7 +95,7 @@ def render_page(outcome: Outcome, result: ExperimentResult) -> str:
     parts = [f"# {outcome.title}", outcome.introduction, _provenance(result)]
     if outcome.verdicts:
         parts += ["## Do the findings hold?", markdown_table(Table("findings", "", _verdict_frame(outcome.verdicts)))]
-    else:
+    elif outcome.findings:
         parts += ["## Findings"]
     parts += list(outcome.findings)
     parts += ["## Measured", *[_captioned(table) for table in measured]]

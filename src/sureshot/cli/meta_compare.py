@@ -26,7 +26,7 @@ def meta_compare(
 ) -> None:
     """Several few-shot learners under one protocol, on the same tasks: one table, paired differences.
 
-    All of classes, or all of numbers that were trained on the same kind of functions.
+    All of classes, or all of numbers: trained on the same data, or tested by --on.
 
     Learners are called by their kind, or by the folder of their run if two are of one kind; NAME=CHECKPOINT gives
     another name.

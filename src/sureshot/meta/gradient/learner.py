@@ -2,7 +2,7 @@
 
 Derived classes say what is adapted (`start`): the parts of a network or, of some parts, Gaussians, of which several
 draws answer, their probabilities averaged. And they say what counts beside the labels (`penalty`). The inner loop
-descends the mean cross-entropy of the support. All tasks of a batch are adapted at once.
+descends the mean cross-entropy of the support, of as many tasks at once as a device has room for.
 
 **The last layer.** By default it starts at zero for every class. Its first step then moves the rows of the classes
 apart, which is what a learnt start of one row for all classes would do (a softmax does not see what its rows share),
