@@ -56,7 +56,6 @@ CASES = [
     Case("convcnp", "convcnp", {"width": 6, "points_per_unit": 8.0, "dilations": (1, 2)}),
     Case("convcnp in two dimensions", "convcnp", {"width": 4, "points_per_unit": 4.0, "dilations": (1,)}, (2, 3)),
     Case("dkt", "dkt_regression", {"hidden": (8,), "lengthscale": 0.5}),
-    Case("dkt by predictive density", "dkt_regression", {"hidden": (8,), "objective": "predictive"}),
     Case("dkt on normalised targets", "dkt_regression", {"hidden": (8,), "normalise": True}, (2, 3)),
     Case("dkt with a spectral mixture", "dkt_regression", {"hidden": (), "kernel": "spectral_mixture"}),
     Case(
